@@ -3,6 +3,8 @@
 //! [`Geometry::new`] takes the oriented size of an image, the size option, a [`Fit`] and a [`Draw`]. Invariant: equal inputs give equal geometries.
 //! For each fit that torchvision or Pillow has, sizes and offsets are equal to theirs.
 
+use std::ops::Range;
+
 use crate::augment::{Draw, Purpose};
 use crate::raster::{Region, ShapeError, Sides};
 
@@ -84,6 +86,12 @@ impl Geometry {
         let keeps = |from: usize, to: usize, scale: usize| from / scale >= to.saturating_mul(headroom);
         let all = |scale: &usize| keeps(self.region.height, self.target.height, *scale) && keeps(self.region.width, self.target.width, *scale);
         [8, 4, 2].into_iter().find(all).unwrap_or(1)
+    }
+
+    /// The same geometry for rows of the window alone.
+    pub(crate) fn of_rows(self, rows: Range<usize>) -> Self {
+        let window = Region { top: self.window.top + rows.start, height: rows.len(), ..self.window };
+        Self { window, offset: (self.offset.0 + rows.start, self.offset.1), ..self }
     }
 
     /// The same geometry for an image that was decoded at another scale: the region moves with it, the target stays.

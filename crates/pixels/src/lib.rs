@@ -18,6 +18,7 @@ mod raster;
 mod reencoder;
 mod renderer;
 mod resize;
+mod strips;
 mod transform;
 
 pub use augment::{AUGMENT_VERSION, Draw, Draws};
@@ -35,6 +36,9 @@ pub use reencoder::{Reencode, Reencoder};
 pub use renderer::{Renderer, Rendering};
 pub use resize::{Filter, Resizer};
 pub use transform::{Scratch, Spec, Transform};
+
+#[cfg(test)]
+mod test_jpegs;
 
 /// The pixels of the tests whose expected values other libraries computed: `(37 i + 11 i²) mod 256`.
 #[cfg(test)]

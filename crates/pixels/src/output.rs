@@ -89,7 +89,7 @@ impl Output {
         Self { values, layout, channels, background }
     }
 
-    /// Writes `window` to its place on the canvas, and the background around it.
+    /// Writes `window` to its place on the canvas. What is around it stays.
     ///
     /// # Errors
     /// If `out` has another length than the canvas, or the window is not where the geometry says.
@@ -117,13 +117,8 @@ impl Output {
             return Err(ShapeError::Output { found: out.len(), needed });
         }
         let out = out.as_chunks_mut::<BYTES>().0;
-        let is_padded = window.sides() != canvas;
         let left = if geometry.flip { canvas.width - place.left - place.width } else { place.left };
         if count == 1 || self.layout == Layout::Hwc {
-            if is_padded {
-                let pixel = self.background_of(lookup);
-                out.chunks_exact_mut(count).for_each(|values| values.iter_mut().zip(&pixel).for_each(|(value, filled)| *value = *filled));
-            }
             let rows = out.chunks_exact_mut(canvas.width * count).skip(place.top);
             for (row, out) in window.rows().zip(rows) {
                 let out = out.get_mut(left * count..(left + place.width) * count).unwrap_or_default();
@@ -138,9 +133,6 @@ impl Output {
         let (red, rest) = out.split_at_mut(canvas.height * canvas.width);
         let (green, blue) = rest.split_at_mut(canvas.height * canvas.width);
         let mut planes = [red, green, blue];
-        if is_padded {
-            planes.iter_mut().zip(self.background_of(lookup)).for_each(|(plane, filled)| plane.fill(filled));
-        }
         for (y, row) in window.rows().enumerate() {
             let start = (place.top + y) * canvas.width + left;
             let outs = planes.each_mut().map(|plane| plane.get_mut(start..start + place.width).unwrap_or_default());
@@ -294,6 +286,7 @@ mod tests {
         let pixels = Raster::new(&PIXELS, window.sides(), 3).unwrap();
         let mut out = vec![0xAA; 8 * output.channels.count() * 4];
         let len = if matches!(output.values, Values::Same) { out.len() / 4 } else { out.len() };
+        output.fill(geometry.canvas, &mut out[..len]);
         output.write(pixels, &geometry, &mut out[..len]).unwrap();
         out.truncate(len);
         out

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use shardmill_images::ImageSize;
+
 /// What is wrong with sizes or lengths that were given together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -49,6 +51,19 @@ impl Sides {
     /// The region that is all of it.
     pub fn whole(self) -> Region {
         Region { top: 0, left: 0, height: self.height, width: self.width }
+    }
+}
+
+impl From<ImageSize> for Sides {
+    fn from(size: ImageSize) -> Self {
+        Self { height: size.height as usize, width: size.width as usize }
+    }
+}
+
+impl From<Sides> for ImageSize {
+    fn from(sides: Sides) -> Self {
+        let side = |side| u32::try_from(side).unwrap_or(u32::MAX);
+        Self { width: side(sides.width), height: side(sides.height) }
     }
 }
 
@@ -153,7 +168,6 @@ impl<'a> Raster<'a> {
     }
 
     /// The bytes from the first pixel on, with whatever lies between and after the rows, and the distance between rows.
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) fn bytes(&self) -> (&'a [u8], usize) {
         (self.pixels, self.stride)
     }
@@ -169,5 +183,70 @@ impl<'a> Raster<'a> {
 
     pub(crate) fn row_len(&self) -> usize {
         self.sides.width * self.channels
+    }
+}
+
+/// Pixels of an image of which the others may be missing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Portion<'a> {
+    pixels: Raster<'a>,
+    /// Rows above and columns to the left of the pixels.
+    place: (usize, usize),
+    image: Sides,
+}
+
+impl<'a> From<Raster<'a>> for Portion<'a> {
+    fn from(pixels: Raster<'a>) -> Self {
+        Self { pixels, place: (0, 0), image: pixels.sides }
+    }
+}
+
+impl<'a> Portion<'a> {
+    /// # Errors
+    /// If the pixels at their place, rows from the top and columns from the left, are not inside of the image.
+    pub(crate) fn new(pixels: Raster<'a>, place: (usize, usize), image: Sides) -> Result<Self, ShapeError> {
+        Region { top: place.0, left: place.1, ..pixels.sides.whole() }.within(image)?;
+        Ok(Self { pixels, place, image })
+    }
+
+    /// The sides of the whole image.
+    pub(crate) fn sides(&self) -> Sides {
+        self.image
+    }
+
+    pub(crate) fn pixels(&self) -> Raster<'a> {
+        self.pixels
+    }
+
+    pub(crate) fn place(&self) -> (usize, usize) {
+        self.place
+    }
+
+    /// The pixels of a region.
+    ///
+    /// # Errors
+    /// If some of them are missing.
+    pub(crate) fn crop(&self, region: Region) -> Result<Raster<'a>, ShapeError> {
+        region.within(self.image)?;
+        let (top, left) = (region.top.wrapping_sub(self.place.0), region.left.wrapping_sub(self.place.1));
+        self.pixels.crop(Region { top, left, ..region })
+    }
+
+    /// What there is of a region, which becomes the image.
+    ///
+    /// # Errors
+    /// If the region is not inside of the image, or all of its pixels are missing.
+    pub(crate) fn of_region(&self, region: Region) -> Result<Self, ShapeError> {
+        region.within(self.image)?;
+        let (top, left) = (region.top.max(self.place.0), region.left.max(self.place.1));
+        let bottom = (region.top + region.height).min(self.place.0 + self.pixels.sides.height);
+        let right = (region.left + region.width).min(self.place.1 + self.pixels.sides.width);
+        let pixels = self.crop(Region { top, left, height: bottom.saturating_sub(top), width: right.saturating_sub(left) })?;
+        Ok(Self { pixels, place: (top - region.top, left - region.left), image: region.sides() })
+    }
+
+    /// The same portion with other pixels of the same sides.
+    pub(crate) fn with_pixels(self, pixels: Raster<'a>) -> Self {
+        Self { pixels, ..self }
     }
 }

@@ -10,8 +10,8 @@ use crate::decode::Channels;
 use crate::geometry::{Fit, Geometry};
 use crate::luma;
 use crate::output::{Dtype, Layout, Normalize, Output};
-use crate::raster::{Raster, ShapeError, Sides};
-use crate::resize::{Filter, Resizer, columns_for};
+use crate::raster::{Portion, Raster, ShapeError, Sides};
+use crate::resize::{Filter, Resizer, span_for};
 
 /// What outputs are like; the options of `Images` in Python. An integer `size` is a square there.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,8 +79,15 @@ impl Transform {
     /// The columns that [`Transform::write`] reads of an image with this geometry.
     pub fn columns(&self, geometry: &Geometry) -> Range<usize> {
         let Geometry { region, target, window, .. } = geometry;
-        let columns = columns_for(window.left..window.left + window.width, region.width, target.width, self.spec.filter);
+        let columns = span_for(window.left..window.left + window.width, region.width, target.width, self.spec.filter);
         region.left + columns.start..region.left + columns.end
+    }
+
+    /// The rows that [`Transform::write`] reads of an image with this geometry.
+    pub(crate) fn rows(&self, geometry: &Geometry) -> Range<usize> {
+        let Geometry { region, target, window, .. } = geometry;
+        let rows = span_for(window.top..window.top + window.height, region.height, target.height, self.spec.filter);
+        region.top + rows.start..region.top + rows.end
     }
 
     /// The bytes of an output.
@@ -98,11 +105,27 @@ impl Transform {
     /// # Errors
     /// If the region is not inside of the image, or `out` has another length than [`Transform::output_len`].
     pub fn write(&self, image: Raster<'_>, geometry: &Geometry, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), ShapeError> {
-        let mut region = image.crop(geometry.region)?;
-        if self.spec.channels == Channels::Gray {
-            region = luma::gray(region, &mut scratch.gray)?;
+        self.write_around(geometry, out);
+        self.write_window(image.into(), geometry, scratch, out)
+    }
+
+    /// Writes what the window leaves of the canvas.
+    pub(crate) fn write_around(&self, geometry: &Geometry, out: &mut [u8]) {
+        if geometry.window.sides() != geometry.canvas {
+            self.output.fill(geometry.canvas, out);
         }
-        let window = scratch.resizer.resize(region, geometry.target, geometry.window, self.spec.filter)?;
+    }
+
+    /// Writes the window alone, of an image that has at least its rows and columns ([`Transform::rows`], [`Transform::columns`]).
+    ///
+    /// # Errors
+    /// As [`Transform::write`].
+    pub(crate) fn write_window(&self, image: Portion<'_>, geometry: &Geometry, scratch: &mut Scratch, out: &mut [u8]) -> Result<(), ShapeError> {
+        let mut region = image.of_region(geometry.region)?;
+        if self.spec.channels == Channels::Gray {
+            region = region.with_pixels(luma::gray(region.pixels(), &mut scratch.gray)?);
+        }
+        let window = scratch.resizer.resize_portion(region, geometry.target, geometry.window, self.spec.filter)?;
         self.output.write(window, geometry, out)
     }
 }

@@ -2,12 +2,11 @@
 //!
 //! One [`Target`] a call; codecs write into its buffer and count in its notes. Invariant: a codec calls [`Target::check`] before it takes memory.
 
-use std::ops::Range;
-
 use shardmill_images::ImageSize;
 
-use crate::decode::options::{Damaged, DecodeOptions, JpegDecoder, Part};
+use crate::decode::options::{Damaged, DecodeOptions, JpegDecoder};
 use crate::error::{Error, Result};
+use crate::raster::Region;
 
 /// The longest side that any supported format is decoded at.
 const MAX_SIDE: u32 = 65_535;
@@ -38,8 +37,8 @@ pub(crate) struct Target<'a> {
     pub(crate) notes: Notes,
     /// Of JPEG; set to 1 by codecs that do not scale.
     pub(crate) denominator: u32,
-    /// The only columns that must have their pixels, if not all.
-    pub(crate) columns: Option<Range<usize>>,
+    /// The only pixels of a JPEG that are needed, as stored, if not all. The codec replaces it by those that it decoded.
+    pub(crate) region: Option<Region>,
     pub(crate) jpeg: JpegDecoder,
     pub(crate) damaged: Damaged,
     pub(crate) keeps_alpha: bool,
@@ -50,15 +49,14 @@ pub(crate) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    pub(crate) fn new(buffers: Buffers<'a>, options: &DecodeOptions, stored: ImageSize, part: Part) -> Self {
+    pub(crate) fn new(buffers: Buffers<'a>, options: &DecodeOptions, stored: ImageSize) -> Self {
         let Buffers { pixels, scratch } = buffers;
-        let Part { denominator, columns } = part;
         Self {
             pixels,
             scratch,
             notes: Notes::default(),
-            denominator,
-            columns,
+            denominator: 1,
+            region: None,
             jpeg: options.jpeg,
             damaged: options.damaged,
             keeps_alpha: options.background.is_some(),
@@ -71,7 +69,7 @@ impl<'a> Target<'a> {
     /// A target for a JPEG that is part of a checked image, and as large as a part may be.
     pub(crate) fn inside(buffers: Buffers<'a>, size: ImageSize, jpeg: JpegDecoder, damaged: Damaged) -> Self {
         let options = DecodeOptions { jpeg, damaged, max_pixels: u64::from(MAX_SIDE) * 4096, ..DecodeOptions::default() };
-        Self::new(buffers, &options, size, Part::WHOLE)
+        Self::new(buffers, &options, size)
     }
 
     /// Refuses a size that is too large, or another one than the header's.

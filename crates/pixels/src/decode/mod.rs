@@ -13,19 +13,23 @@ mod orient;
 mod palette;
 mod png;
 mod raster;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod tiff;
 mod webp;
 
+use std::ops::Range;
+
 use shardmill_images::{ImageFormat, ImageSize, page_facts, sniff, unsupported_name};
 
 use crate::caught::caught;
 use crate::error::{Error, Result};
+use crate::raster::{Region, Sides};
 
 use codec::{Buffers, Target, check_limits};
 use color::Wanted;
-use raster::{Raster, reserve};
+pub(crate) use stored::Stored;
 
 pub use codec::Notes;
 pub use options::{Channels, Damaged, DecodeOptions, JpegDecoder, Mode, Part};
@@ -46,6 +50,8 @@ pub struct Decoder {
 pub struct Decoded<'a> {
     pub width: u32,
     pub height: u32,
+    /// What of the image `pixels` are: all of it, or at least the part that was asked for.
+    pub region: Region,
     /// 1 or 3. A gray image has 1, also where [`Channels::Rgb`] was asked for.
     pub channels: usize,
     /// Rows from the top, pixels from the left, channels innermost.
@@ -69,22 +75,30 @@ impl Decoder {
 
     /// The pixels of `payload`.
     ///
-    /// `part` is asked what of a JPEG is needed, and given width and height as they will be seen. Columns are left out of images that are not turned.
+    /// `part` is asked what of a JPEG is needed, and given width and height as they will be seen.
     ///
     /// # Errors
     /// When the payload is not an image that is decoded here, exceeds a limit, or is damaged; see [`Error::cause`].
     pub fn decode(&mut self, payload: &[u8], options: &DecodeOptions, part: impl FnOnce(u32, u32) -> Part) -> Result<Decoded<'_>> {
+        self.stored(payload, options, part)?.upright()
+    }
+
+    /// As [`Decoder::decode`], but the pixels are not turned yet.
+    pub(crate) fn stored(&mut self, payload: &[u8], options: &DecodeOptions, part: impl FnOnce(u32, u32) -> Part) -> Result<Stored<'_>> {
         let format = sniff(payload).ok_or_else(|| unrecognized(payload))?;
         let facts = page_facts(payload, options.page).map_err(|source| Error::from_header(format, source))?;
         check_limits(facts.stored, options.max_pixels)?;
         let orientation = if options.orientation { facts.orientation } else { 1 };
-        let (width, height) = oriented((facts.stored.width, facts.stored.height), orientation);
-        let mut part = if format == ImageFormat::Jpeg { part(width, height) } else { Part::WHOLE };
-        part.columns = part.columns.filter(|_| orientation == 1);
         self.shrink(facts.stored);
 
         let buffers = Buffers { pixels: &mut self.pixels, scratch: &mut self.turned };
-        let mut target = Target::new(buffers, options, facts.stored, part);
+        let mut target = Target::new(buffers, options, facts.stored);
+        if format == ImageFormat::Jpeg {
+            let (width, height) = oriented((facts.stored.width, facts.stored.height), orientation);
+            let part = part(width, height);
+            target.denominator = part.denominator.max(1);
+            target.region = region_of(&part, orientation, scaled(facts.stored, target.denominator));
+        }
         let raster = caught(format, || match format {
             ImageFormat::Jpeg => jpeg::decode(payload, &mut target),
             ImageFormat::Png => png::decode(payload, &mut target),
@@ -94,30 +108,15 @@ impl Decoder {
             ImageFormat::Tiff => tiff::decode(payload, &mut target),
             _ => Err(Error::unsupported(format, not_decoded(payload, facts.stored))),
         });
-        let (notes, denominator) = (target.notes, target.denominator);
+        let (notes, denominator, region) = (target.notes, target.denominator, target.region);
         let raster = raster?;
 
         let wanted = Wanted { channels: options.channels, background: options.background };
         let channels = color::convert(raster, &mut self.pixels, wanted);
-        let pixels = self.turn(raster, channels, orientation, format)?;
-        let (width, height) = oriented((raster.size.width, raster.size.height), orientation);
-        Ok(Decoded { width, height, channels, pixels, format, stored: facts.stored, orientation, denominator, notes })
-    }
-
-    /// The pixels as they are to be seen.
-    fn turn(&mut self, raster: Raster, channels: usize, orientation: u8, format: ImageFormat) -> Result<&[u8]> {
-        let len = raster.pixels().saturating_mul(channels);
-        let pixels = self.pixels.get(..len).unwrap_or_default();
-        if orientation == 1 {
-            return Ok(pixels);
-        }
-        let turned = reserve(&mut self.turned, len, format)?;
-        if channels == 1 {
-            orient::turn::<1>(orientation, raster.size, pixels, turned);
-        } else {
-            orient::turn::<3>(orientation, raster.size, pixels, turned);
-        }
-        Ok(turned)
+        let pixels = self.pixels.get(..raster.pixels().saturating_mul(channels)).unwrap_or_default();
+        let image = if region.is_some() { scaled(facts.stored, denominator) } else { raster.size.into() };
+        let region = region.unwrap_or(image.whole());
+        Ok(Stored { pixels, turned: &mut self.turned, channels, image, region, orientation, format, size: facts.stored, denominator, notes })
     }
 
     fn shrink(&mut self, size: ImageSize) {
@@ -146,4 +145,24 @@ fn not_decoded(payload: &[u8], size: ImageSize) -> String {
 
 fn oriented((width, height): (u32, u32), orientation: u8) -> (u32, u32) {
     if orient::exchanges_sides(orientation) { (height, width) } else { (width, height) }
+}
+
+fn scaled(size: ImageSize, denominator: u32) -> Sides {
+    ImageSize { width: size.width.div_ceil(denominator), height: size.height.div_ceil(denominator) }.into()
+}
+
+/// The pixels that are needed of an image of these sides as stored, if not all.
+fn region_of(part: &Part, orientation: u8, stored: Sides) -> Option<Region> {
+    let Part { columns, rows, .. } = part;
+    if rows.is_none() && (columns.is_none() || orient::exchanges_sides(orientation)) {
+        return None;
+    }
+    let seen = orient::region_as_seen(orientation, stored, stored.whole());
+    let span = |wanted: &Option<Range<usize>>, len: usize| {
+        let wanted = wanted.clone().unwrap_or(0..len);
+        let start = wanted.start.min(len.saturating_sub(1));
+        (start, wanted.end.clamp(start + 1, len.max(start + 1)) - start)
+    };
+    let ((top, height), (left, width)) = (span(rows, seen.height), span(columns, seen.width));
+    Some(orient::region_as_stored(orientation, stored, Region { top, left, height, width }))
 }

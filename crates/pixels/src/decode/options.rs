@@ -62,13 +62,15 @@ pub enum Damaged {
 pub struct Part {
     /// By which both sides are divided: 1, 2, 4 or 8.
     pub denominator: u32,
-    /// The columns that are needed, counted at that scale. What the others contain is unspecified. `None` stands for all.
+    /// The columns that are needed, as they will be seen and counted at that scale. `None` stands for all.
     pub columns: Option<Range<usize>>,
+    /// The rows that are needed. Damage below the last of them, as stored, is not found. `None` stands for all.
+    pub rows: Option<Range<usize>>,
 }
 
 impl Part {
     /// All pixels.
-    pub const WHOLE: Self = Self { denominator: 1, columns: None };
+    pub const WHOLE: Self = Self { denominator: 1, columns: None, rows: None };
 }
 
 /// How a payload becomes pixels.

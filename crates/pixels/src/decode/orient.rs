@@ -2,53 +2,76 @@
 //!
 //! Values are those of EXIF: 2 to 4 keep the sides, 5 to 8 exchange them. Invariant: every output pixel is written once.
 
-use shardmill_images::ImageSize;
+use crate::raster::{Raster, Region, Sides};
 
 /// Whether rows become columns.
 pub(crate) fn exchanges_sides(orientation: u8) -> bool {
     matches!(orientation, 5..=8)
 }
 
-/// Copies pixels of `N` samples from `source`, of size `size`, into `turned`.
-pub(crate) fn turn<const N: usize>(orientation: u8, size: ImageSize, source: &[u8], turned: &mut [u8]) {
-    let (width, height) = (size.width as usize, size.height as usize);
-    let (source, _) = source.as_chunks::<N>();
-    let (turned, _) = turned.as_chunks_mut::<N>();
-    if width == 0 || height == 0 {
-        return;
+/// Whether the image as stored is mirrored from top to bottom, and from left to right, before rows and columns are exchanged.
+fn mirrors(orientation: u8) -> (bool, bool) {
+    (matches!(orientation, 3 | 4 | 6 | 7), matches!(orientation, 2 | 3 | 7 | 8))
+}
+
+/// Where the pixels of a region of the image as seen are stored. `stored` are the sides of the whole image.
+pub(crate) fn region_as_stored(orientation: u8, stored: Sides, region: Region) -> Region {
+    let Region { top, left, height, width } = region;
+    let region = if exchanges_sides(orientation) { Region { top: left, left: top, height: width, width: height } } else { region };
+    mirrored(orientation, stored, region)
+}
+
+/// Where the pixels of a region of the image as stored are seen.
+pub(crate) fn region_as_seen(orientation: u8, stored: Sides, region: Region) -> Region {
+    let Region { top, left, height, width } = mirrored(orientation, stored, region);
+    if exchanges_sides(orientation) { Region { top: left, left: top, height: width, width: height } } else { Region { top, left, height, width } }
+}
+
+fn mirrored(orientation: u8, sides: Sides, region: Region) -> Region {
+    let (down, across) = mirrors(orientation);
+    let top = if down { sides.height - region.top - region.height } else { region.top };
+    let left = if across { sides.width - region.left - region.width } else { region.left };
+    Region { top, left, ..region }
+}
+
+/// Copies the pixels of `source`, of `N` samples each, into `turned`.
+pub(crate) fn turn<const N: usize>(orientation: u8, source: Raster<'_>, turned: &mut [u8]) {
+    if exchanges_sides(orientation) {
+        return exchange::<N>(orientation, source, turned.as_chunks_mut::<N>().0);
     }
-    let rows = source.chunks_exact(width);
-    match orientation {
-        2 => {
-            for (row, to) in rows.zip(turned.chunks_exact_mut(width)) {
-                to.iter_mut().zip(row.iter().rev()).for_each(|(to, from)| *to = *from);
-            }
+    let (down, across) = mirrors(orientation);
+    let copy = |(from, to): (&[u8], &mut [u8])| {
+        if across {
+            to.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0.iter().rev()).for_each(|(to, from)| *to = *from);
+        } else {
+            to.copy_from_slice(from);
         }
-        3 => turned.iter_mut().zip(source.iter().rev()).for_each(|(to, from)| *to = *from),
-        4 => {
-            for (row, to) in rows.rev().zip(turned.chunks_exact_mut(width)) {
-                to.copy_from_slice(row);
-            }
-        }
-        5..=8 => exchange::<N>(orientation, (width, height), source, turned),
-        _ => turned.copy_from_slice(source),
+    };
+    let rows = turned.chunks_exact_mut(source.row_len());
+    if down {
+        source.rows().rev().zip(rows).for_each(copy);
+    } else {
+        source.rows().zip(rows).for_each(copy);
     }
 }
 
 /// Rows are read in bands, so that the columns that they become are written by whole cache lines.
 const BAND: usize = 32;
 
-fn exchange<const N: usize>(orientation: u8, (width, height): (usize, usize), source: &[[u8; N]], turned: &mut [[u8; N]]) {
+fn exchange<const N: usize>(orientation: u8, source: Raster<'_>, turned: &mut [[u8; N]]) {
     // 5: transpose. 6: clockwise. 7: transverse. 8: counter-clockwise.
-    let (mirrors_rows, mirrors_columns) = (matches!(orientation, 6 | 7), matches!(orientation, 7 | 8));
-    for (k, band) in source.chunks(width.saturating_mul(BAND)).enumerate() {
-        let rows = band.len() / width;
-        let first = k * BAND;
+    let (mirrors_rows, mirrors_columns) = mirrors(orientation);
+    let Sides { height, width } = source.sides();
+    let (bytes, stride) = source.bytes();
+    let (pixels, stride) = (bytes.as_chunks::<N>().0, stride / N);
+    for first in (0..height).step_by(BAND) {
+        let rows = BAND.min(height - first);
+        let band = pixels.get(first * stride..).unwrap_or_default();
         for (x, column) in turned.chunks_exact_mut(height).enumerate() {
             let from_x = if mirrors_columns { width - 1 - x } else { x };
             let start = if mirrors_rows { height - first - rows } else { first };
             let Some(to) = column.get_mut(start..start + rows) else { continue };
-            let from = band.iter().skip(from_x).step_by(width);
+            let from = band.iter().skip(from_x).step_by(stride);
             if mirrors_rows {
                 to.iter_mut().rev().zip(from).for_each(|(to, from)| *to = *from);
             } else {
@@ -64,10 +87,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn turned(orientation: u8, width: u32, height: u32) -> Vec<u8> {
+    fn turned(orientation: u8, width: usize, height: usize) -> Vec<u8> {
         let source: Vec<u8> = (0..width * height).map(|value| value as u8).collect();
         let mut to = vec![0; source.len()];
-        turn::<1>(orientation, ImageSize { width, height }, &source, &mut to);
+        turn::<1>(orientation, Raster::new(&source, Sides { height, width }, 1).unwrap(), &mut to);
         to
     }
 
@@ -91,15 +114,34 @@ mod tests {
 
     proptest! {
         #[test]
-        fn inverse_gives_the_source(orientation in 1_u8..=8, width in 1_u32..80, height in 1_u32..80, seed in any::<u8>()) {
-            let size = ImageSize { width, height };
+        fn inverse_gives_the_source(orientation in 1_u8..=8, width in 1_usize..80, height in 1_usize..80, seed in any::<u8>()) {
+            let sides = Sides { height, width };
             let source: Vec<u8> = (0..width * height * 3).map(|value| (value as u8).wrapping_mul(31) ^ seed).collect();
             let (mut once, mut twice) = (vec![0; source.len()], vec![0; source.len()]);
-            turn::<3>(orientation, size, &source, &mut once);
+            turn::<3>(orientation, Raster::new(&source, sides, 3).unwrap(), &mut once);
             let inverse = match orientation { 6 => 8, 8 => 6, other => other };
-            let size = if exchanges_sides(orientation) { ImageSize { width: height, height: width } } else { size };
-            turn::<3>(inverse, size, &once, &mut twice);
+            let sides = if exchanges_sides(orientation) { Sides { height: width, width: height } } else { sides };
+            turn::<3>(inverse, Raster::new(&once, sides, 3).unwrap(), &mut twice);
             prop_assert_eq!(source, twice);
+        }
+
+        #[test]
+        fn a_region_is_where_its_pixels_are(
+            (orientation, width, height) in (1_u8..=8, 1_usize..20, 1_usize..12),
+            (top, left, below, right) in (0_usize..12, 0_usize..20, 0_usize..12, 0_usize..20),
+        ) {
+            let stored = Sides { height, width };
+            let seen = if exchanges_sides(orientation) { Sides { height: width, width: height } } else { stored };
+            let (top, left) = (top % seen.height, left % seen.width);
+            let region = Region { top, left, height: 1 + below % (seen.height - top), width: 1 + right % (seen.width - left) };
+            let whole = turned(orientation, width, height);
+            let whole = Raster::new(&whole, seen, 1).unwrap();
+            let from = region_as_stored(orientation, stored, region);
+            prop_assert_eq!(region_as_seen(orientation, stored, from), region);
+            let source: Vec<u8> = (0..width * height).map(|value| value as u8).collect();
+            let mut part = vec![0; region.width * region.height];
+            turn::<1>(orientation, Raster::new(&source, stored, 1).unwrap().crop(from).unwrap(), &mut part);
+            prop_assert_eq!(part, whole.crop(region).unwrap().rows().flatten().copied().collect::<Vec<_>>());
         }
     }
 }

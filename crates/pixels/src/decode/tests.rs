@@ -6,6 +6,8 @@ use shardmill_images::ImageFormat;
 
 use super::*;
 use crate::error::Cause;
+use crate::raster::{self as image, Portion};
+use crate::test_jpegs::{KINDS, jpeg_of_kind};
 
 fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
     [&(data.len() as u32).to_be_bytes()[..], name, data, &[0; 4]].concat()
@@ -45,10 +47,11 @@ fn jpeg(width: usize, height: usize) -> Vec<u8> {
     turbojpeg::compress(image, 80, turbojpeg::Subsamp::Sub2x2).unwrap().to_vec()
 }
 
-/// The same JPEG with EXIF that says: a quarter turn.
-fn with_orientation(jpeg: &[u8]) -> Vec<u8> {
-    let exif = b"\xff\xe1\0\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
-    [&jpeg[..2], exif, &jpeg[2..]].concat()
+/// The same JPEG with EXIF that says how it is turned.
+fn with_orientation(jpeg: &[u8], orientation: u8) -> Vec<u8> {
+    let mut exif = *b"\xff\xe1\0\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+    exif[29] = orientation;
+    [&jpeg[..2], &exif, &jpeg[2..]].concat()
 }
 
 fn decode(payload: &[u8], options: &DecodeOptions) -> Result<(u32, u32, usize, Vec<u8>)> {
@@ -182,11 +185,11 @@ fn tables_of_the_last_image_are_forgotten() {
 #[test]
 fn orientation_turns_the_sides_and_scale_divides_them() {
     let plain = jpeg(40, 24);
-    let payload = with_orientation(&plain);
+    let payload = with_orientation(&plain, 6);
     let mut decoder = Decoder::new();
     let image = decoder.decode(&payload, &DecodeOptions::default(), |width, height| {
         assert_eq!((width, height), (24, 40));
-        Part { denominator: 4, columns: Some(0..1) }
+        Part { denominator: 4, columns: Some(0..1), rows: None }
     });
     let image = image.unwrap();
     assert_eq!((image.width, image.height, image.orientation, image.denominator), (6, 10, 6, 4));
@@ -224,32 +227,32 @@ proptest! {
     }
 
     #[test]
-    fn columns_of_a_part_are_those_of_the_whole(
-        (width, height, seed) in (1_usize..300, 1_usize..40, any::<u64>()),
-        (ends, scale, subsampling) in (any::<[prop::sample::Index; 2]>(), 0_u32..4, 0_usize..7),
-        (turned, gray) in (any::<bool>(), any::<bool>()),
+    fn a_part_has_the_pixels_of_the_whole(
+        (width, height, seed) in (1_usize..300, 1_usize..140, any::<usize>()),
+        (ends, scale, kind) in (any::<[prop::sample::Index; 4]>(), 0_u32..4, 0_usize..KINDS),
+        (orientation, gray, cuts) in (1_u8..=8, any::<bool>(), 1_u8..4),
     ) {
-        use turbojpeg::Subsamp::{Gray, None, Sub1x2, Sub2x1, Sub2x2, Sub4x1, Sub1x4};
-        let noise = crate::test_pixels(width * height * 3 + 16);
-        let pixels = &noise[(seed % 16) as usize..][..width * height * 3];
-        let image = turbojpeg::Image { pixels, width, pitch: width * 3, height, format: turbojpeg::PixelFormat::RGB };
-        let subsampling = [Gray, None, Sub1x2, Sub2x1, Sub2x2, Sub4x1, Sub1x4][subsampling];
-        let mut payload = turbojpeg::compress(image, 90, subsampling).unwrap().to_vec();
-        if turned {
-            payload = with_orientation(&payload);
-        }
+        let payload = with_orientation(&jpeg_of_kind(kind, width, height, seed), orientation);
         let options = DecodeOptions { channels: if gray { Channels::Gray } else { Channels::Rgb }, ..DecodeOptions::default() };
         let denominator = 1 << scale;
         let mut decoder = Decoder::new();
-        let whole = decoder.decode(&payload, &options, |_, _| Part { denominator, columns: Option::None }).unwrap();
-        let (width, channels, whole) = (whole.width as usize, whole.channels, whole.pixels.to_vec());
-        let [start, end] = ends.map(|end| end.index(width));
-        let columns = start.min(end)..start.max(end) + 1;
+        let whole = decoder.decode(&payload, &options, |_, _| Part { denominator, ..Part::WHOLE }).unwrap();
+        let sides = Sides { height: whole.height as usize, width: whole.width as usize };
+        prop_assert_eq!(whole.region, sides.whole());
+        let [left, right, top, bottom] = ends;
+        let range = |start: &prop::sample::Index, end: &prop::sample::Index, len: usize| {
+            let (start, end) = (start.index(len), end.index(len));
+            start.min(end)..start.max(end) + 1
+        };
+        let (columns, rows) = (range(&left, &right, sides.width), range(&top, &bottom, sides.height));
+        let part = Part { denominator, columns: (cuts & 1 > 0).then(|| columns.clone()), rows: (cuts & 2 > 0).then(|| rows.clone()) };
         let mut decoder = Decoder::new();
-        let part = decoder.decode(&payload, &options, |_, _| Part { denominator, columns: Some(columns.clone()) }).unwrap();
-        for (part, whole) in part.pixels.chunks(width * channels).zip(whole.chunks(width * channels)) {
-            let bytes = columns.start * channels..columns.end * channels;
-            prop_assert_eq!(&part[bytes.clone()], &whole[bytes]);
-        }
+        let part = decoder.decode(&payload, &options, |_, _| part).unwrap();
+        prop_assert_eq!(part.pixels.len(), part.region.width * part.region.height * part.channels);
+        let wanted = Region { top: rows.start, left: columns.start, height: rows.len(), width: columns.len() };
+        let whole = image::Raster::new(whole.pixels, sides, whole.channels).unwrap().crop(wanted).unwrap();
+        let pixels = image::Raster::new(part.pixels, part.region.sides(), part.channels).unwrap();
+        let part = Portion::new(pixels, (part.region.top, part.region.left), sides).unwrap().crop(wanted).unwrap();
+        prop_assert!(part.rows().eq(whole.rows()));
     }
 }

@@ -25,7 +25,7 @@ pub use coefficients::Filter;
 use kernel::Kernel;
 pub(crate) use simd::{name as simd_name, split_channels};
 
-use crate::raster::{Raster, Region, ShapeError, Sides};
+use crate::raster::{Portion, Raster, Region, ShapeError, Sides};
 
 /// Resizes, with buffers that are kept from image to image; one for each thread.
 #[derive(Debug, Default)]
@@ -53,12 +53,23 @@ impl Resizer {
     /// # Errors
     /// If a side of the target is zero, or the window is not inside of it.
     pub fn resize<'r>(&'r mut self, source: Raster<'r>, target: Sides, window: Region, filter: Filter) -> Result<Raster<'r>, ShapeError> {
+        self.resize_portion(source.into(), target, window, filter)
+    }
+
+    /// As [`Resizer::resize`], of an image that has at least the pixels that the window needs.
+    pub(crate) fn resize_portion<'r>(
+        &'r mut self,
+        source: Portion<'r>,
+        target: Sides,
+        window: Region,
+        filter: Filter,
+    ) -> Result<Raster<'r>, ShapeError> {
         let sides = source.sides();
         window.within(target.checked()?)?;
         if target == sides {
             return source.crop(window);
         }
-        let channels = source.channels();
+        let channels = source.pixels().channels();
         let out = at_least(&mut self.out, buffer_len(window.height, window.width, channels)?);
         if filter == Filter::Nearest {
             nearest::nearest(source, target, window, &mut self.columns, out);
@@ -97,8 +108,8 @@ impl Resizer {
     }
 }
 
-/// The columns of a source `input` wide that [`Resizer::resize`] reads for the columns `window` of a target `output` wide.
-pub(crate) fn columns_for(window: Range<usize>, input: usize, output: usize, filter: Filter) -> Range<usize> {
+/// The columns of a source `input` wide that [`Resizer::resize`] reads for the columns `window` of a target `output` wide; rows are the same.
+pub(crate) fn span_for(window: Range<usize>, input: usize, output: usize, filter: Filter) -> Range<usize> {
     if input == output {
         return window;
     }

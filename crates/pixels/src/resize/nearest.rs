@@ -5,17 +5,18 @@
 
 use std::ops::Range;
 
-use crate::raster::{Raster, Region, Sides};
+use crate::raster::{Portion, Region, Sides};
 
-/// Writes the window of the resized image to `out`, without gaps between rows.
-pub(super) fn nearest(source: Raster<'_>, target: Sides, window: Region, columns: &mut Vec<usize>, out: &mut [u8]) {
+/// Writes the window of the resized image to `out`, without gaps between rows. `source` has the pixels of [`super::span_for`].
+pub(super) fn nearest(source: Portion<'_>, target: Sides, window: Region, columns: &mut Vec<usize>, out: &mut [u8]) {
     let Sides { height, width } = source.sides();
+    let (pixels, (top, left)) = (source.pixels(), source.place());
     columns.clear();
-    columns.extend(positions(width, target.width, window.left..window.left + window.width));
+    columns.extend(positions(width, target.width, window.left..window.left + window.width).map(|x| x.saturating_sub(left)));
     let rows = positions(height, target.height, window.top..window.top + window.height);
-    let channels = source.channels();
+    let channels = pixels.channels();
     for (y, out) in rows.zip(out.chunks_exact_mut(window.width * channels)) {
-        let row = source.row(y);
+        let row = pixels.row(y.saturating_sub(top));
         match channels {
             3 => pick::<3>(row, columns, out),
             _ => pick::<1>(row, columns, out),

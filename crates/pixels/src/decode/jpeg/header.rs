@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use shardmill_images::{ImageFormat, ImageSize};
 
 use crate::error::{Error, Result};
+use crate::raster::Sides;
 
 const JPEG: ImageFormat = ImageFormat::Jpeg;
 
@@ -19,8 +20,10 @@ pub(crate) struct Header {
     /// The least number of 8×8 blocks in a component.
     pub(crate) fewest_blocks: u64,
     pub(crate) is_arithmetic: bool,
-    /// Pixels from a coded unit to the next one in a row, where rows of units are decoded one after the other.
-    pub(crate) unit_width: Option<usize>,
+    /// The sides of a coded unit, where rows of units are decoded one after the other.
+    pub(crate) unit: Option<Sides>,
+    /// Whether the first scan has all components, so that nothing of a row of units comes later.
+    pub(crate) has_one_scan: bool,
     /// Bytes between segments, which belong to none.
     extraneous: Vec<std::ops::Range<usize>>,
     /// Bytes whose value is unknown to libjpeg, with the value that it assumes.
@@ -37,7 +40,8 @@ impl Header {
             components: 0,
             fewest_blocks: 0,
             is_arithmetic: false,
-            unit_width: None,
+            unit: None,
+            has_one_scan: false,
             extraneous: Vec::new(),
             odd: Vec::new(),
             has_jfif: false,
@@ -77,7 +81,10 @@ impl Header {
                     }
                 }
                 0xee if segment.len() >= 12 && segment.starts_with(b"Adobe") => adobe = segment.get(11).map(|transform| (at + 13, *transform)),
-                0xda => break,
+                0xda => {
+                    header.has_one_scan = segment.first() == Some(&header.components);
+                    break;
+                }
                 _ => {}
             }
         }
@@ -110,9 +117,11 @@ impl Header {
         self.is_arithmetic = matches!(code, 0xc9 | 0xca);
         // After its first scans, a progressive image is smoothed across units.
         if matches!(code, 0xc0 | 0xc1 | 0xc9) {
-            let factors = segment.iter().skip(7).step_by(3).take(components.into()).map(|factors| usize::from(factors >> 4));
-            let factor = if components == 1 { Some(1) } else { factors.max() };
-            self.unit_width = factor.filter(|factor| matches!(factor, 1 | 2 | 4)).map(|factor| factor * 8);
+            let factors = || segment.iter().skip(7).step_by(3).take(components.into());
+            let across = if components == 1 { Some(1) } else { factors().map(|factors| factors >> 4).max() };
+            let down = factors().map(|factors| factors & 15).max();
+            let side = |factor: Option<u8>| factor.filter(|factor| matches!(factor, 1 | 2 | 4)).map(|factor| usize::from(factor) * 8);
+            self.unit = side(across).zip(side(down)).map(|(width, height)| Sides { height, width });
         }
         // A component has between one and four samples a unit and direction, so at least a sixteenth of the pixels.
         let blocks = u64::from(self.size.width.div_ceil(8)) * u64::from(self.size.height.div_ceil(8));

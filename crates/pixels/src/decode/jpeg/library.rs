@@ -1,14 +1,15 @@
-//! A decompressor of TurboJPEG that can leave out columns, which the safe crate does not offer.
+//! A decompressor of TurboJPEG that can leave out columns and rows, which the safe crate does not offer.
 //!
 //! Invariant: a handle decodes only the payload whose header it has read, so the sizes that were checked are those that the library writes.
 
 #![expect(unsafe_code, reason = "calls of a C library; one file, fuzzed with an address sanitizer")]
 
 use std::ffi::{CStr, c_int};
-use std::ops::Range;
 use std::ptr::NonNull;
 
 use turbojpeg_sys as raw;
+
+use crate::raster::{Region, Sides};
 
 /// Stands for a call that failed; the library has only a text.
 type Message = String;
@@ -63,37 +64,36 @@ impl<'a> Opened<'a> {
         (side(raw::TJPARAM_TJPARAM_JPEGWIDTH), side(raw::TJPARAM_TJPARAM_JPEGHEIGHT))
     }
 
-    /// Whether columns can be left out.
+    /// Whether columns and rows can be left out.
     pub(super) fn can_crop(&self) -> bool {
         self.handle.get(raw::TJPARAM_TJPARAM_SUBSAMP) != raw::TJSAMP_TJSAMP_UNKNOWN
     }
 
-    /// Writes the given columns of all rows to `pixels`, which has a place for every pixel at one part of `denominator` of each side. The first column is
+    /// Writes the pixels of a region to `pixels`, without gaps. The region counts pixels at one part of `denominator` of each side, and its first column is
     /// a multiple of the width of a coded unit at that scale.
-    pub(super) fn decode(self, denominator: u32, columns: Range<usize>, format: PixelFormat, pixels: &mut [u8]) -> Result<(), Message> {
+    pub(super) fn decode(self, denominator: u32, region: Region, format: PixelFormat, pixels: &mut [u8]) -> Result<(), Message> {
         let denominator = denominator.max(1);
         let (width, height) = self.size();
-        let (width, height) = (width.div_ceil(denominator as usize), height.div_ceil(denominator as usize));
-        let pitch = width * format.samples();
-        let first = columns.start * format.samples();
-        if columns.is_empty() || columns.end > width || pixels.len() < height * pitch {
-            return Err("columns or buffer do not fit the image".to_owned());
+        let whole = Sides { height: height.div_ceil(denominator as usize), width: width.div_ceil(denominator as usize) };
+        region.within(whole).map_err(|error| error.to_string())?;
+        let pitch = region.width * format.samples();
+        if pixels.len() < region.height * pitch {
+            return Err("buffer does not fit the region".to_owned());
         }
         let number = |value: usize| c_int::try_from(value).map_err(|error| error.to_string());
         let factor = raw::tjscalingfactor { num: 1, denom: number(denominator as usize)? };
         // SAFETY: the handle is valid, and the arguments are values.
         self.handle.check(unsafe { raw::tj3SetScalingFactor(self.handle.0.as_ptr(), factor) })?;
-        if columns != (0..width) {
-            let region = raw::tjregion { x: number(columns.start)?, y: 0, w: number(columns.len())?, h: 0 };
+        if region != whole.whole() {
+            let region = raw::tjregion { x: number(region.left)?, y: number(region.top)?, w: number(region.width)?, h: number(region.height)? };
             // SAFETY: as above.
             self.handle.check(unsafe { raw::tj3SetCroppingRegion(self.handle.0.as_ptr(), region) })?;
         }
-        let place = pixels.get_mut(first..).unwrap_or_default();
         let (pitch, format) = (number(pitch)?, format.code() as c_int);
-        // SAFETY: the payload is the one whose header gave width and height. The library writes `columns.len()` pixels to each of `height` rows, which
-        // start at `place` and are `pitch` bytes apart; the last one ends at `columns.end` of the last row, which `pixels` has.
+        // SAFETY: the payload is the one whose header gave width and height. The library writes `region.width` pixels to each of `region.height` rows,
+        // which are `pitch` bytes apart, and `pixels` has that many.
         let status = unsafe {
-            raw::tj3Decompress8(self.handle.0.as_ptr(), self.payload.as_ptr(), self.payload.len() as raw::size_t, place.as_mut_ptr(), pitch, format)
+            raw::tj3Decompress8(self.handle.0.as_ptr(), self.payload.as_ptr(), self.payload.len() as raw::size_t, pixels.as_mut_ptr(), pitch, format)
         };
         self.handle.check(status)
     }

@@ -3,8 +3,6 @@
 //! The library reports its first warning as a message and decodes on; a message that is none of its warnings is an error. Invariant: pixels are returned
 //! only when the library wrote all of them.
 
-use std::ops::Range;
-
 use shardmill_images::{ImageFormat, ImageSize};
 
 use crate::decode::codec::Target;
@@ -13,6 +11,7 @@ use crate::decode::jpeg::library::{Opened, PixelFormat};
 use crate::decode::options::Damaged;
 use crate::decode::raster::{Layout, Raster, reserve};
 use crate::error::{Error, Result};
+use crate::raster::{Region, Sides};
 
 const JPEG: ImageFormat = ImageFormat::Jpeg;
 /// Encoders write ten or so; each scan of a hostile file costs a pass over all coefficients.
@@ -30,15 +29,12 @@ pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -
         4 => (Layout::Cmyk, PixelFormat::Cmyk),
         _ => (Layout::Rgb, PixelFormat::Rgb),
     };
-    let raster = Raster { size, layout };
-    let width = size.width as usize;
-    let unit = header.unit_width.filter(|_| opened.can_crop()).map(|unit| unit / denominator as usize);
-    let columns = match (&target.columns, unit) {
-        (Some(columns), Some(unit)) => whole_units(columns, unit, width),
-        _ => 0..width,
-    };
+    let whole = Sides { height: size.height as usize, width: size.width as usize };
+    target.region = target.region.filter(|_| opened.can_crop()).and_then(|region| around(region, header, denominator as usize, whole));
+    let region = target.region.unwrap_or(whole.whole());
+    let raster = Raster { size: region.sides().into(), layout };
     let pixels = reserve(target.pixels, raster.len(), JPEG)?;
-    if let Err(message) = opened.decode(denominator, columns, format, pixels) {
+    if let Err(message) = opened.decode(denominator, region, format, pixels) {
         judge(message.trim_start_matches("TurboJPEG error: "), payload, target)?;
     }
     if layout == Layout::Cmyk {
@@ -48,11 +44,21 @@ pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -
     Ok(raster)
 }
 
-/// The columns of all units that `columns` touch, and of one more on each side, since the chroma of a pixel depends on its neighbors'.
-fn whole_units(columns: &Range<usize>, unit: usize, width: usize) -> Range<usize> {
-    let start = (columns.start / unit).saturating_sub(1) * unit;
-    let end = (columns.end.div_ceil(unit) + 1) * unit;
-    start.min(width.saturating_sub(1) / unit * unit)..end.min(width)
+/// The least that the library decodes for a region: whole units, and one more on each side, since the chroma of a pixel depends on its neighbors'.
+/// Those above are not in it, since the library decodes them where it needs them.
+fn around(region: Region, header: &Header, denominator: usize, whole: Sides) -> Option<Region> {
+    let unit = header.unit?;
+    let unit = Sides { height: unit.height / denominator, width: unit.width / denominator };
+    let start = (region.left / unit.width).saturating_sub(1) * unit.width;
+    let end = ((region.left + region.width).div_ceil(unit.width) + 1) * unit.width;
+    let left = start.min(whole.width.saturating_sub(1) / unit.width * unit.width);
+    // Of several scans, the library keeps all coefficients, which are more than the pixels.
+    let (top, bottom) = if header.has_one_scan {
+        (region.top / unit.height * unit.height, (region.top + region.height).min(whole.height))
+    } else {
+        (0, whole.height)
+    };
+    Some(Region { top, left, height: bottom - top, width: end.min(whole.width) - left })
 }
 
 /// Whether the pixels may be used after libjpeg said `message`.

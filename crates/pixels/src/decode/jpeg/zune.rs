@@ -44,7 +44,7 @@ pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -
     if layout == Layout::Cmyk {
         target.pixels.iter_mut().take(raster.len()).for_each(|sample| *sample = !*sample);
     }
-    target.denominator = 1;
+    (target.denominator, target.region) = (1, None);
     Ok(raster)
 }
 
