@@ -32,10 +32,11 @@ pub(crate) fn stage_of(object: &Bound<'_, PyAny>, calls: Calls) -> PyResult<Stag
     let kind: String = object.getattr("kind")?.extract()?;
     if kind == "table" {
         let needs_bytes = object.getattr_opt("needs_bytes")?.map_or(Ok(false), |flag| flag.extract())?;
+        let decodes_images = object.getattr_opt("decodes_images")?.map_or(Ok(false), |flag| flag.extract())?;
         let batch_rows = object.getattr_opt("batch_size")?.map_or(Ok(None), |size| size.extract())?;
         let map_rows = object.getattr_opt("map_rows")?.map(Bound::unbind);
         let map = object.getattr("map_table")?.unbind();
-        return Ok(Stage::Table(Arc::new(PyTableMap { name, calls, needs_bytes, batch_rows, map, map_rows })));
+        return Ok(Stage::Table(Arc::new(PyTableMap { name, calls, needs_bytes, decodes_images, batch_rows, map, map_rows })));
     }
     let drops_invalid_rows = object.getattr("drop_invalid_rows")?.extract()?;
     Ok(Stage::Images(Arc::new(PyImageJudge { name, calls, drops_invalid_rows, keep: object.getattr("keep_images")?.unbind() })))
@@ -75,6 +76,7 @@ struct PyTableMap {
     name: String,
     calls: Calls,
     needs_bytes: bool,
+    decodes_images: bool,
     batch_rows: Option<usize>,
     map: Py<PyAny>,
     /// Makes all calls for a piece of a table, so that the piece crosses the language boundary once.
@@ -88,6 +90,10 @@ impl TableMap for PyTableMap {
 
     fn needs_bytes(&self) -> bool {
         self.needs_bytes
+    }
+
+    fn decodes_images(&self) -> bool {
+        self.decodes_images
     }
 
     fn map(&self, table: RecordBatch) -> Result<RecordBatch, StageFailure> {

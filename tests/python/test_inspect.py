@@ -1,11 +1,13 @@
 """What inspect says agrees with what was put into the files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import shardmill
 from shard_files import document, png, source_sample, tiff, write_parquet, write_tar, written_sample
 from shardmill.curate import inspect
+from shardmill.curate._inspection import Inspection
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
@@ -110,3 +112,12 @@ def test_summary_has_the_columns_that_all_files_share_and_no_empty_cells(tmp_pat
     lines = str(inspect(tmp_path)).splitlines()
     assert lines[1].split() == ["file", "format", "size", "samples"]
     assert [line.split() for line in lines[-2:]] == [["x", "Int64"], ["y", "Utf8"]]
+
+
+def test_overview_of_remote_files_names_their_directory_once(tmp_path: Path) -> None:
+    (tmp_path / "x.tiff").write_bytes(tiff((8, 6)))
+    (file,) = inspect(tmp_path / "x.tiff").files
+    names = ["s3://bucket/train/a.tiff", "s3://bucket/train/b/c.tiff"]
+    lines = str(Inspection([replace(file, path=name) for name in names])).splitlines()
+    assert lines[0] == "s3://bucket/train"
+    assert [line.split()[0] for line in lines[2:4]] == ["a.tiff", "b/c.tiff"]

@@ -24,6 +24,7 @@ from shardmill.curate import (
     ParquetSink,
     Pipeline,
     QRCodeFilter,
+    ReencodeImages,
     SizeFilter,
     WebDatasetSource,
     phash,
@@ -111,12 +112,6 @@ def test_pixels_are_those_that_opencv_decodes(format, mode):
     expected = cv2.imdecode(np.frombuffer(payload, np.uint8), cv2.IMREAD_COLOR)
 
     np.testing.assert_array_equal(pixels.decoded(payload), cv2.cvtColor(expected, cv2.COLOR_BGR2RGB))
-
-
-def test_pixel_limit_of_pillow_does_not_drop_large_images(monkeypatch):
-    payload = encoded(solid(2000, 1000))
-    assert pixels.decoded(payload) is not None
-    assert Image.MAX_IMAGE_PIXELS is None
 
 
 def test_share_of_a_code_is_its_area():
@@ -315,3 +310,39 @@ def test_many_threads_give_the_verdicts_of_one():
 def test_blur_threshold_that_is_not_a_number_is_refused(threshold):
     with pytest.raises(OptionError, match="threshold"):
         BlurFilter(threshold=threshold)
+
+
+LIMIT = 64 * 48 * 3
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [BlurFilter(0), DamageFilter(), QRCodeFilter(), ReencodeImages("jpeg"), ReencodeImages("webp")],
+    ids=lambda stage: f"{type(stage).__name__} {getattr(stage, 'codec', '')}".strip(),
+)
+def test_image_that_decodes_to_more_than_the_limit_is_an_error_and_not_decoded(tmp_path, stage):
+    images = [encoded(picture(64, 48)), encoded(picture(64, 49))]
+    write_tar(tmp_path / "in" / "a.tar", document("a", images))
+    Pipeline(
+        source=WebDatasetSource(tmp_path / "in", max_decoded_bytes=LIMIT),
+        stages=[stage],
+        sink=ParquetSink(tmp_path / "out", on_materialize_error="warn"),
+    ).run()
+    fitting, larger = [row for row in rows(tmp_path / "out") if row["modality"] == "image"]
+    assert (fitting["materialize_error"], fitting["binary_content"] is None) == (None, False)
+    assert f"{64 * 49 * 3} bytes, max_decoded_bytes is {LIMIT}" in larger["materialize_error"]
+    assert larger["binary_content"] is None
+
+
+@pytest.mark.parametrize("most", [100, 64 * 48 - 1], ids=["error", "warning"])
+@pytest.mark.filterwarnings("error")
+def test_pixel_limit_of_pillow_is_not_changed_and_drops_no_image(monkeypatch, most):
+    images = [encoded(picture(), format) for format in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")]
+    expected = [pixels.decoded(image) for image in images]
+    whole = [pixels._reencoded(image, "webp", 90, 20) for image in images]
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", most)
+    ReencodeImages("webp")
+    for image, array, webp in zip(images, expected, whole, strict=True):
+        np.testing.assert_array_equal(pixels.decoded(image), array)
+        assert pixels._reencoded(image, "webp", 90, 20) == webp
+    assert most == Image.MAX_IMAGE_PIXELS

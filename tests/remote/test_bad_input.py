@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from flat_options import flat_loader
-from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
+from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, TableSource
 
 from .fault_proxy import Fault, access_denied, expired_token, throttled, time_skewed
 
@@ -376,3 +376,40 @@ class TestStalls:
             sm.Loader(
                 train, batch_size=300, output="numpy", storage_options=options, errors=sm.ErrorPolicy(rows="skip")
             )
+
+    @pytest.mark.parametrize("policy", ["warn", "drop_row", "drop_sample"])
+    def test_an_outage_is_no_bad_image_and_leaves_its_split_open(self, bucket, server, proxy, tmp_path, policy):
+        pixels = {f"{name}.png": name.encode() * 99 for name in "abc"}
+        directory = tmp_path / "in"
+        directory.mkdir()
+        for name, content in pixels.items():
+            bucket.publish(f"images/{name}", content)
+            reference = json.dumps({"path": f"s3://{bucket.name}/images/{name}"})
+            rows = pa.table(
+                {
+                    "sample_id": [name] * 2,
+                    "position": pa.array([-1, 0], pa.int32()),
+                    "modality": ["metadata", "image"],
+                    "source_ref": [None, reference],
+                }
+            )
+            pq.write_table(rows, directory / f"{name}.parquet")
+        bucket.publish("in", directory)
+        options = {**server.storage_options(endpoint=proxy.endpoint), "retry_timeout": 2}
+
+        def curate():
+            Pipeline(
+                source=InterleavedParquetSource(
+                    f"s3://{bucket.name}/in", storage_options=options, allowed_roots=f"s3://{bucket.name}/images"
+                ),
+                sink=ParquetSink(tmp_path / "out", on_materialize_error=policy),
+                checkpoint=tmp_path / "state",
+            ).run(progress=False)
+
+        proxy.faults(Fault(kind="lost", target=r"images/b\.png", methods=("GET",)))
+        refused(curate, OSError, r"images/b\.png", server.secret_key)
+        proxy.faults()
+        curate()
+        table = pq.read_table(tmp_path / "out")
+        found = zip(table["sample_id"].to_pylist(), table["binary_content"].to_pylist(), strict=True)
+        assert {name: content for name, content in found if content is not None} == pixels

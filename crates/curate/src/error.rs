@@ -1,6 +1,7 @@
 //! Why a curation run stops. A bad sample or shard is not an error: it is quarantined and reported.
 
 use arrow_schema::ArrowError;
+use std::sync::Arc;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -10,8 +11,9 @@ pub type StageFailure = Box<dyn std::error::Error + Send + Sync>;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Shared by the threads that waited for one request.
     #[error(transparent)]
-    Storage(#[from] shardmill_storage::Error),
+    Storage(#[from] Arc<shardmill_storage::Error>),
     #[error(transparent)]
     Engine(#[from] shardmill_engine::Error),
     #[error(transparent)]
@@ -73,6 +75,12 @@ pub enum Error {
     ErrorBudget { count: u64, limit: u64, last: String },
     #[error("The description of the pipeline cannot be read")]
     Spec(#[from] serde_json::Error),
+}
+
+impl From<shardmill_storage::Error> for Error {
+    fn from(error: shardmill_storage::Error) -> Self {
+        Self::Storage(Arc::new(error))
+    }
 }
 
 impl From<shardmill_load::Error> for Error {

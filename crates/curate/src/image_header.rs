@@ -2,7 +2,7 @@
 //!
 //! Used by verify and inspect, and for copying pages. The invariant: no pixel is read, and every page of a TIFF is checked, not only the first.
 
-use crate::payload::append_range;
+use crate::payload::{HeaderError, append_range};
 use shardmill_images::{ImageFormat, ImageSize, PageCopy, PageExtraction, SizeProbe, TiffIndex, TiffWalk, sniff};
 use shardmill_storage::RangeRead;
 use std::ops::Range;
@@ -36,7 +36,7 @@ pub(crate) enum Depth {
 
 impl ImageBytes<'_> {
     /// The format, by the first bytes.
-    pub(crate) fn format(&self, window: &mut Vec<u8>) -> Result<Option<ImageFormat>, String> {
+    pub(crate) fn format(&self, window: &mut Vec<u8>) -> Result<Option<ImageFormat>, HeaderError> {
         self.read(&(0..self.len().min(SNIFF_LEN)), window)?;
         Ok(sniff(window))
     }
@@ -48,18 +48,16 @@ impl ImageBytes<'_> {
         }
     }
 
-    fn read(&self, range: &Range<u64>, window: &mut Vec<u8>) -> Result<(), String> {
+    fn read(&self, range: &Range<u64>, window: &mut Vec<u8>) -> Result<(), HeaderError> {
         window.clear();
         match self {
             Self::Memory(bytes) => {
                 let bounds = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
-                let found = bounds.and_then(|(start, end)| bytes.get(start..end)).ok_or("the image ends early")?;
+                let found = bounds.and_then(|(start, end)| bytes.get(start..end)).ok_or(HeaderError::EndsEarly)?;
                 window.extend_from_slice(found);
                 Ok(())
             }
-            Self::Member(object, member) => {
-                append_range(*object, &(member.start + range.start..member.start + range.end), window).map_err(|error| error.to_string())
-            }
+            Self::Member(object, member) => Ok(append_range(*object, &(member.start + range.start..member.start + range.end), window)?),
         }
     }
 }
@@ -69,13 +67,13 @@ impl ImageHeader {
     /// Why the payload is not an image with a known size.
     pub(crate) fn read(bytes: ImageBytes<'_>, depth: Depth) -> Result<Self, String> {
         let mut window = Vec::new();
-        match bytes.format(&mut window)? {
+        match bytes.format(&mut window).map_err(|error| error.to_string())? {
             None => Err(shardmill_images::Error::UnknownFormat { payload_len: bytes.len() }.to_string()),
             Some(ImageFormat::Tiff) => read_tiff(bytes, depth, &mut window),
             Some(format) => {
                 let mut probe = SizeProbe::new(bytes.len());
                 while let Some(range) = probe.needs() {
-                    bytes.read(&range, &mut window)?;
+                    bytes.read(&range, &mut window).map_err(|error| error.to_string())?;
                     probe.push(&window);
                 }
                 let size = probe.finish().map_err(|error| error.to_string())?;
@@ -86,11 +84,11 @@ impl ImageHeader {
 }
 
 fn read_tiff(bytes: ImageBytes<'_>, depth: Depth, window: &mut Vec<u8>) -> Result<ImageHeader, String> {
-    let index = tiff_index(bytes, window)?;
+    let index = tiff_index(bytes, window).map_err(|error| error.to_string())?;
     let pages = (0..index.len()).map(|page| {
         let size = index.page(page).and_then(shardmill_images::TiffPage::size).map_err(|error| error.to_string())?;
         if depth == Depth::Copies {
-            page_copy(bytes, &index, page, window)?;
+            page_copy(bytes, &index, page, window).map_err(|error| error.to_string())?;
         }
         Ok(size)
     });
@@ -104,21 +102,21 @@ fn read_tiff(bytes: ImageBytes<'_>, depth: Depth, window: &mut Vec<u8>) -> Resul
 }
 
 /// The directories of a TIFF.
-pub(crate) fn tiff_index(bytes: ImageBytes<'_>, window: &mut Vec<u8>) -> Result<TiffIndex, String> {
+pub(crate) fn tiff_index(bytes: ImageBytes<'_>, window: &mut Vec<u8>) -> Result<TiffIndex, HeaderError> {
     let mut walk = TiffWalk::new(bytes.len());
     while let Some(range) = walk.needs() {
         bytes.read(&range, window)?;
-        walk.push(window).map_err(|error| error.to_string())?;
+        walk.push(window)?;
     }
-    walk.finish().map_err(|error| error.to_string())
+    Ok(walk.finish()?)
 }
 
 /// How a page of a TIFF is copied.
-pub(crate) fn page_copy(bytes: ImageBytes<'_>, index: &TiffIndex, page: usize, window: &mut Vec<u8>) -> Result<PageCopy, String> {
-    let mut extraction = PageExtraction::new(index, page).map_err(|error| error.to_string())?;
+pub(crate) fn page_copy(bytes: ImageBytes<'_>, index: &TiffIndex, page: usize, window: &mut Vec<u8>) -> Result<PageCopy, HeaderError> {
+    let mut extraction = PageExtraction::new(index, page)?;
     while let Some(range) = extraction.needs() {
         bytes.read(&range, window)?;
-        extraction.push(window).map_err(|error| error.to_string())?;
+        extraction.push(window)?;
     }
-    extraction.finish().map_err(|error| error.to_string())
+    Ok(extraction.finish()?)
 }

@@ -1,17 +1,19 @@
 //! Locates the bytes that a `source_ref` names: a byte range, a tar member, or a whole file, and optionally a TIFF page in it.
 //!
 //! Error texts are part of the data model (interleaved specification §3): they are stored in `materialize_error` and compared by users. The
-//! invariant: a range is never read from the raw bytes of a compressed archive, nothing outside of the roots is read, and an error concerns one row
-//! only.
+//! invariant: a range is never read from the raw bytes of a compressed archive, nothing outside of the roots is read, and an error in a row says
+//! something about that row: one of the store or the disk stops the split instead.
 
 use crate::archive::{Archive, Found};
+use crate::chunk::Row;
 use crate::payload::Located;
 use crate::source_ref::SourceRef;
 use crate::tiff_pages::TiffPages;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::{Compression, Member, sniff_compression};
-use shardmill_storage::{Error as StorageError, Fetched, OpenFiles, RangeRead, Roots, is_remote};
+use shardmill_storage::{Error as StorageError, Fetched, OpenFiles, RangeRead, Refusal, Roots, is_remote};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -32,7 +34,7 @@ pub struct Shared {
     archives: Arc<Mutex<Recent<Arc<OnceLock<Opened>>>>>,
 }
 
-type Opened = Result<Arc<Archive>, String>;
+type Opened = Result<Arc<Archive>, LocateError>;
 
 /// By path, most recently used first.
 type Recent<T> = VecDeque<(String, T)>;
@@ -45,11 +47,47 @@ impl Shared {
     }
 
     fn archive(&self, path: &str, open: impl FnOnce() -> Opened) -> Opened {
-        let slot = {
-            let mut archives = self.archives.lock().unwrap_or_else(PoisonError::into_inner);
-            recent(&mut archives, path, MAX_SHARED_ARCHIVES, Arc::default)
+        let archives = || self.archives.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = recent(&mut archives(), path, MAX_SHARED_ARCHIVES, Arc::default);
+        let opened = slot.get_or_init(open).clone();
+        if let Err(LocateError::Storage(_)) = opened {
+            // The store may respond by the time the next split asks.
+            archives().retain(|(_, other)| !Arc::ptr_eq(other, &slot));
+        }
+        opened
+    }
+}
+
+/// Why an image has no copy plan.
+#[derive(Debug, Clone)]
+pub enum LocateError {
+    /// The text for `materialize_error`.
+    Row(String),
+    /// The failure says nothing about the image: the store does not respond or rejects the credentials, or a disk is full.
+    Storage(Arc<StorageError>),
+}
+
+impl From<String> for LocateError {
+    fn from(text: String) -> Self {
+        Self::Row(text)
+    }
+}
+
+impl LocateError {
+    /// For a path that cannot be opened.
+    fn of_open(error: StorageError) -> Self {
+        // Without the permission to list, a store denies access to objects that do not exist.
+        let is_of_path = match &error {
+            StorageError::OutsideRoots { .. } | StorageError::Refused { refusal: Refusal::Permission | Refusal::Gated, .. } => true,
+            StorageError::Open { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+            _ => false,
         };
-        slot.get_or_init(open).clone()
+        if is_of_run(&error) && !is_of_path { Self::Storage(Arc::new(error)) } else { Self::Row(open_error(&error)) }
+    }
+
+    /// For an opened object that cannot be read; `text` is for the row.
+    pub(crate) fn of_read(error: StorageError, text: impl FnOnce() -> String) -> Self {
+        if is_of_run(&error) { Self::Storage(Arc::new(error)) } else { Self::Row(text()) }
     }
 }
 
@@ -73,6 +111,7 @@ pub struct Locator {
     inputs: HashSet<String>,
     open: OpenFiles,
     open_inputs: OpenFiles,
+    /// Those that failed have the text for their rows.
     files: HashMap<String, Result<OpenFile, String>>,
     archives: Recent<Opened>,
     /// Rows of one document are adjacent, so the last TIFF is usually also the next one.
@@ -101,9 +140,9 @@ impl Locator {
     }
 
     /// # Errors
-    /// The text for `materialize_error`.
-    pub fn locate(&mut self, locator: &SourceRef) -> Result<Located, String> {
-        let path = locator.path.as_deref().filter(|path| !path.is_empty()).ok_or("missing path")?;
+    /// See [`LocateError`].
+    pub fn locate(&mut self, locator: &SourceRef) -> Result<Located, LocateError> {
+        let path = locator.path.as_deref().filter(|path| !path.is_empty()).ok_or_else(|| "missing path".to_owned())?;
         let (object, range) = match (&locator.member, locator.range()) {
             (None, _) => {
                 let object = self.whole(path)?;
@@ -123,7 +162,10 @@ impl Locator {
         let name = locator.member.as_deref().unwrap_or(path);
         match locator.frame_index {
             None => Ok(Located::verbatim(object, range)),
-            Some(frame) => self.page(path, object, range, frame).ok_or_else(|| frame_error(frame, name)),
+            Some(frame) => {
+                let page = self.page(path, object, range, frame).map_err(|error| LocateError::of_read(error, || frame_error(frame, name)))?;
+                Ok(page.ok_or_else(|| frame_error(frame, name))?)
+            }
         }
     }
 
@@ -144,23 +186,25 @@ impl Locator {
     }
 
     /// A file that is itself an image.
-    fn whole(&mut self, path: &str) -> Result<Arc<dyn RangeRead>, String> {
+    fn whole(&mut self, path: &str) -> Result<Arc<dyn RangeRead>, LocateError> {
         if is_remote(path) && !self.inputs.contains(path) {
             let Shared { fetched, roots, .. } = &self.shared;
             if let Some(Err(known)) = self.files.get(path) {
-                return Err(known.clone());
+                return Err(known.clone().into());
             }
             // Only counted against the budget, so that any number of rows does not fill the memory.
             return fetched.whole(path, roots).map_err(|error| {
-                let text = open_error(&error);
-                self.files.insert(path.to_owned(), Err(text.clone()));
-                text
+                let error = LocateError::of_open(error);
+                if let LocateError::Row(text) = &error {
+                    self.files.insert(path.to_owned(), Err(text.clone()));
+                }
+                error
             });
         }
         self.file(path).map(|file| file.object)
     }
 
-    fn file(&mut self, path: &str) -> Result<OpenFile, String> {
+    fn file(&mut self, path: &str) -> Result<OpenFile, LocateError> {
         let open = || -> shardmill_storage::Result<OpenFile> {
             let object = self.opened(path)?;
             let mut prefix = vec![0; usize::try_from(object.size().min(SNIFF_LEN)).unwrap_or_default()];
@@ -170,33 +214,37 @@ impl Locator {
             Ok(OpenFile { object, is_compressed })
         };
         if let Some(known) = self.files.get(path) {
-            return known.clone();
+            return Ok(known.clone()?);
         }
-        let file = open().map_err(|error| open_error(&error));
+        let file = match open().map_err(LocateError::of_open) {
+            Ok(file) => Ok(file),
+            Err(LocateError::Row(text)) => Err(text),
+            Err(error) => return Err(error),
+        };
         self.files.insert(path.to_owned(), file.clone());
-        file
+        Ok(file?)
     }
 
-    fn member(&mut self, path: &str, member: &str) -> Result<(Arc<dyn RangeRead>, Range<u64>), String> {
+    fn member(&mut self, path: &str, member: &str) -> Result<(Arc<dyn RangeRead>, Range<u64>), LocateError> {
         let mut archives = std::mem::take(&mut self.archives);
-        let open = || self.opened(path).and_then(Archive::over).map(Arc::new).map_err(|error| open_error(&error));
+        let open = || self.opened(path).and_then(Archive::over).map(Arc::new).map_err(LocateError::of_open);
         let archive = if is_remote(path) { self.shared.archive(path, open) } else { recent(&mut archives, path, MAX_ARCHIVES, open) };
         self.archives = archives;
         let archive = archive?;
         let found = match archive.find(member) {
             Found::One(_, found) => found,
-            Found::None => return Err(missing_member(member)),
-            Found::Several(first, second) => return Err(ambiguous_member(member, first, second)),
+            Found::None => return Err(missing_member(member).into()),
+            Found::Several(first, second) => return Err(ambiguous_member(member, first, second).into()),
         };
         Ok((Arc::clone(&archive.object), found.offset..found.offset + found.size))
     }
 
-    fn page(&mut self, path: &str, object: Arc<dyn RangeRead>, range: Range<u64>, frame: u64) -> Option<Located> {
+    fn page(&mut self, path: &str, object: Arc<dyn RangeRead>, range: Range<u64>, frame: u64) -> shardmill_storage::Result<Option<Located>> {
         let is_last = self.last_tiff.as_ref().is_some_and(|(last, pages)| last == path && pages.is_member(&range));
         if !is_last {
-            self.last_tiff = Some((path.to_owned(), TiffPages::open(object, range)));
+            self.last_tiff = Some((path.to_owned(), TiffPages::open(object, range)?));
         }
-        self.last_tiff.as_ref()?.1.page(frame).ok()
+        self.last_tiff.as_ref().map_or(Ok(None), |(_, pages)| pages.page(frame))
     }
 }
 
@@ -238,11 +286,24 @@ pub fn frame_error(frame: u64, member: &str) -> String {
     format!("failed to extract frame {frame} from '{member}'")
 }
 
-/// The text for an object that was located and then could not be read.
-#[must_use]
-pub fn read_error(locator: &SourceRef) -> String {
-    match &locator.member {
+/// Makes a failed read of a located image the error of its row.
+///
+/// # Errors
+/// [`crate::Error::Storage`] when the failure says nothing about the image: the store does not respond or denies access, or a disk is full.
+pub(crate) fn note_read_error(row: &mut Row, error: StorageError) -> crate::Result<()> {
+    if is_of_run(&error) {
+        return Err(error.into());
+    }
+    let source = SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default();
+    row.error = Some(match &source.member {
         Some(member) => format!("range read error for member '{member}'"),
         None => "failed to read path".to_owned(),
-    }
+    });
+    Ok(())
+}
+
+/// Whether a failed read says nothing about the object, and a later run may succeed: the store does not respond or denies access, or the disk for
+/// temporary files is full. A row that was dropped for this would never be read again.
+fn is_of_run(error: &StorageError) -> bool {
+    error.is_outage() || matches!(error.io_kind(), Some(ErrorKind::PermissionDenied | ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }

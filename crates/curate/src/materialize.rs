@@ -1,7 +1,7 @@
 //! Collects the image bytes of a chunk, and applies the policy for images that cannot be read.
 
 use crate::chunk::Chunk;
-use crate::locate::read_error;
+use crate::locate::note_read_error;
 use crate::payload::Payload;
 use crate::report::SplitReport;
 use crate::source_ref::SourceRef;
@@ -32,8 +32,11 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// Reads located images and copies those in memory; a failure becomes the row's error. Reuses the memory of `scratch`.
-    pub fn read(chunk: &mut Chunk, mut scratch: Vec<u8>) -> Self {
+    /// Reads located images and copies those in memory; an image that cannot be read becomes an error of its row. Reuses the memory of `scratch`.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] when the store or the disk fails, which is not the fault of a row.
+    pub fn read(chunk: &mut Chunk, mut scratch: Vec<u8>) -> Result<Self> {
         scratch.clear();
         let mut bodies = Self { bytes: scratch, offsets: vec![0], is_present: Vec::with_capacity(chunk.rows.len()) };
         for row in &mut chunk.rows {
@@ -45,9 +48,8 @@ impl Bodies {
                 }
                 Payload::Located(located) => match located.append_to(&mut bodies.bytes) {
                     Ok(()) => true,
-                    Err(_) => {
-                        let source = SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default();
-                        row.error = Some(read_error(&source));
+                    Err(error) => {
+                        note_read_error(row, error)?;
                         row.payload = Payload::Absent;
                         false
                     }
@@ -60,11 +62,14 @@ impl Bodies {
             bodies.bytes.truncate(end);
             bodies.offsets.push(i64::try_from(end).unwrap_or(i64::MAX));
         }
-        bodies
+        Ok(bodies)
     }
 
     /// As [`Bodies::read`], with null bytes for rows that only have a copy plan.
-    pub fn in_memory(chunk: &mut Chunk, scratch: Vec<u8>) -> Self {
+    ///
+    /// # Errors
+    /// As [`Bodies::read`].
+    pub fn in_memory(chunk: &mut Chunk, scratch: Vec<u8>) -> Result<Self> {
         for row in &mut chunk.rows {
             if matches!(row.payload, Payload::Located(_)) {
                 row.payload = Payload::Absent;
@@ -123,12 +128,12 @@ pub fn reclaim(column: ArrayRef) -> Vec<u8> {
 /// The image bytes of a chunk, after the policy has been applied to rows with errors.
 ///
 /// # Errors
-/// As [`apply_policy`].
+/// As [`apply_policy`] and [`Bodies::read`].
 pub fn materialize(chunk: &mut Chunk, policy: OnMaterializeError, mut scratch: Vec<u8>, report: &mut SplitReport) -> Result<Bodies> {
     loop {
         apply_policy(chunk, policy, report)?;
         let known = errors_of(chunk);
-        let bodies = Bodies::read(chunk, scratch);
+        let bodies = Bodies::read(chunk, scratch)?;
         // Reading may reveal faults that headers did not show; the policy then applies to these rows as well.
         if errors_of(chunk) == known {
             return Ok(bodies);
@@ -182,6 +187,85 @@ pub fn apply_policy(chunk: &mut Chunk, policy: OnMaterializeError, report: &mut 
             report.drop_rows("sample with a materialize_error", keep.iter().filter(|keep| !**keep).count() as u64);
             chunk.retain(&keep);
             Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{Lineage, Modality, Row};
+    use crate::payload::Located;
+    use crate::stage::headers::SizeFilter;
+    use crate::stage::reencode::{NativeCodec, ReencodeImages};
+    use arrow_array::RecordBatch;
+    use arrow_schema::Schema;
+    use shardmill_formats::limit::DecodeLimit;
+    use shardmill_storage::{Error as StorageError, Identity, RangeRead, Result as StorageResult};
+    use std::io::ErrorKind;
+
+    /// An open object that cannot be read.
+    #[derive(Debug)]
+    struct Failing(ErrorKind);
+
+    impl RangeRead for Failing {
+        fn path(&self) -> &str {
+            "s3://bucket/a.tar"
+        }
+
+        fn identity(&self) -> Identity {
+            Identity { size: 100, modified_ns: 0 }
+        }
+
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<()> {
+            Err(StorageError::Read { path: self.path().to_owned(), offset, len: buffer.len(), source: self.0.into() })
+        }
+    }
+
+    fn chunk(kind: ErrorKind) -> Chunk {
+        let payload = Payload::Located(Located::verbatim(Arc::new(Failing(kind)), 0..100));
+        let source_ref = Some(r#"{"path": "s3://bucket/a.tar", "member": "x.png"}"#.to_owned());
+        let schema = Arc::new(Schema::empty());
+        Chunk {
+            documents: vec!["a".to_owned()],
+            rows: vec![Row { modality: Modality::Image, payload, source_ref, ..Row::default() }],
+            extras: RecordBatch::new_empty(Arc::clone(&schema)),
+            schema,
+            lineage: Lineage::default(),
+        }
+    }
+
+    /// What the sink and the native stages make of the chunk.
+    fn outcomes(kind: ErrorKind) -> [(Result<()>, Option<String>); 3] {
+        let mut report = SplitReport::default();
+        let reencode = ReencodeImages { name: String::new(), codec: NativeCodec::Png, quality: 90, max_side: None };
+        let size = SizeFilter { min_side: Some(1), max_pixels: None, drop_invalid_rows: true };
+        let run = |work: &mut dyn FnMut(&mut Chunk) -> Result<()>| {
+            let mut chunk = chunk(kind);
+            let result = work(&mut chunk);
+            (result, chunk.rows.pop().and_then(|row| row.error))
+        };
+        [
+            run(&mut |chunk| Bodies::read(chunk, Vec::new()).map(drop)),
+            run(&mut |chunk| reencode.apply(chunk, DecodeLimit::default())),
+            run(&mut |chunk| size.apply(chunk, &mut report)),
+        ]
+    }
+
+    #[test]
+    fn failure_of_the_store_or_the_disk_stops_the_split_and_blames_no_row() {
+        for kind in [ErrorKind::TimedOut, ErrorKind::ConnectionRefused, ErrorKind::PermissionDenied, ErrorKind::StorageFull] {
+            for (result, row) in outcomes(kind) {
+                assert!(matches!(result, Err(Error::Storage(error)) if error.io_kind() == Some(kind)) && row.is_none(), "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn image_that_cannot_be_read_is_an_error_of_its_row() {
+        for (result, row) in outcomes(ErrorKind::UnexpectedEof) {
+            assert!(result.is_ok());
+            assert_eq!(row.as_deref(), Some("range read error for member 'x.png'"));
         }
     }
 }

@@ -30,13 +30,15 @@ pub struct Located {
     pub size: Option<ImageSize>,
 }
 
-/// Why an image has no usable size.
+/// Why the headers of an image cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum SizeError {
+pub enum HeaderError {
     #[error(transparent)]
     Image(#[from] shardmill_images::Error),
     #[error(transparent)]
     Storage(#[from] shardmill_storage::Error),
+    #[error("the image ends early")]
+    EndsEarly,
 }
 
 impl Located {
@@ -72,7 +74,7 @@ impl Located {
         Ok(())
     }
 
-    fn image_size(&self) -> std::result::Result<ImageSize, SizeError> {
+    fn image_size(&self) -> std::result::Result<ImageSize, HeaderError> {
         match (self.size, self.segments.as_slice()) {
             (Some(size), _) => Ok(size),
             (None, [whole]) if self.head.is_empty() => {
@@ -117,8 +119,8 @@ impl Payload {
     /// Width and height from the headers. `frame` selects the page of a multi-page TIFF.
     ///
     /// # Errors
-    /// [`SizeError::Image`] when the headers do not state a size, [`SizeError::Storage`] when they cannot be read.
-    pub fn image_size(&self, frame: impl FnOnce() -> Option<u64>) -> std::result::Result<ImageSize, SizeError> {
+    /// [`HeaderError::Image`] when the headers do not state a size, [`HeaderError::Storage`] when they cannot be read.
+    pub fn image_size(&self, frame: impl FnOnce() -> Option<u64>) -> std::result::Result<ImageSize, HeaderError> {
         match self {
             Self::Absent => Ok(image_size(&[])?),
             Self::Located(located) => located.image_size(),

@@ -1,9 +1,9 @@
 //! The pages of a TIFF member, copied without decoding.
 
 use crate::image_header::{ImageBytes, page_copy, tiff_index};
-use crate::payload::Located;
+use crate::payload::{HeaderError, Located};
 use shardmill_images::{ImageFormat, PageCopy, TiffIndex};
-use shardmill_storage::RangeRead;
+use shardmill_storage::{RangeRead, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,51 +23,58 @@ enum Content {
     Unusable,
 }
 
-/// The page cannot be copied safely; the row gets an error and no bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageUnavailable;
-
 impl TiffPages {
-    #[must_use]
-    pub fn open(object: Arc<dyn RangeRead>, range: Range<u64>) -> Self {
-        let content = Self::content(ImageBytes::Member(&*object, &range));
-        Self { object, range, content }
+    /// # Errors
+    /// When the object cannot be read.
+    pub fn open(object: Arc<dyn RangeRead>, range: Range<u64>) -> Result<Self> {
+        let content = Self::content(ImageBytes::Member(&*object, &range))?;
+        Ok(Self { object, range, content })
     }
 
-    fn content(bytes: ImageBytes<'_>) -> Content {
+    fn content(bytes: ImageBytes<'_>) -> Result<Content> {
         let mut window = Vec::new();
-        match bytes.format(&mut window) {
-            Ok(Some(ImageFormat::Tiff)) => tiff_index(bytes, &mut window).map_or(Content::Unusable, Content::Tiff),
-            Ok(Some(_)) => Content::OtherImage,
-            Ok(None) | Err(_) => Content::Unusable,
-        }
+        let format = readable(bytes.format(&mut window))?.flatten();
+        Ok(match format {
+            Some(ImageFormat::Tiff) => readable(tiff_index(bytes, &mut window))?.map_or(Content::Unusable, Content::Tiff),
+            Some(_) => Content::OtherImage,
+            None => Content::Unusable,
+        })
     }
 
-    /// Page `frame` as a copy plan; a single-page TIFF is copied unchanged.
+    /// Page `frame` as a copy plan; a single-page TIFF is copied unchanged. `None` beyond the last page, and if the page cannot be copied safely.
     ///
     /// # Errors
-    /// [`PageUnavailable`] beyond the last page, and if the page cannot be copied safely.
-    pub fn page(&self, frame: u64) -> Result<Located, PageUnavailable> {
+    /// When the object cannot be read.
+    pub fn page(&self, frame: u64) -> Result<Option<Located>> {
         let index = match &self.content {
-            Content::Unusable => return Err(PageUnavailable),
-            Content::OtherImage if frame > 0 => return Err(PageUnavailable),
-            Content::OtherImage => return Ok(Located::verbatim(Arc::clone(&self.object), self.range.clone())),
+            Content::Unusable => return Ok(None),
+            Content::OtherImage if frame > 0 => return Ok(None),
+            Content::OtherImage => return Ok(Some(Located::verbatim(Arc::clone(&self.object), self.range.clone()))),
             Content::Tiff(index) => index,
         };
-        let page = usize::try_from(frame).map_err(|_| PageUnavailable)?;
-        let size = index.page(page).map_err(|_| PageUnavailable)?.size().ok();
-        let bytes = ImageBytes::Member(&*self.object, &self.range);
-        Ok(match page_copy(bytes, index, page, &mut Vec::new()).map_err(|_| PageUnavailable)? {
+        let page = usize::try_from(frame).ok().and_then(|page| Some((page, index.page(page).ok()?.size().ok())));
+        let Some((page, size)) = page else { return Ok(None) };
+        let copy = readable(page_copy(ImageBytes::Member(&*self.object, &self.range), index, page, &mut Vec::new()))?;
+        Ok(copy.map(|copy| match copy {
             PageCopy::Whole => Located { size, ..Located::verbatim(Arc::clone(&self.object), self.range.clone()) },
             PageCopy::Pieces { head, segments } => {
                 let absolute = segments.into_iter().map(|segment| self.range.start + segment.start..self.range.start + segment.end);
                 Located { object: Arc::clone(&self.object), head, segments: absolute.collect(), size }
             }
-        })
+        }))
     }
 
     #[must_use]
     pub fn is_member(&self, range: &Range<u64>) -> bool {
         self.range == *range
+    }
+}
+
+/// `None` for headers that are not valid; a failed read is an error.
+fn readable<T>(header: std::result::Result<T, HeaderError>) -> Result<Option<T>> {
+    match header {
+        Ok(value) => Ok(Some(value)),
+        Err(HeaderError::Storage(error)) => Err(error),
+        Err(HeaderError::Image(_) | HeaderError::EndsEarly) => Ok(None),
     }
 }

@@ -88,11 +88,20 @@ class BlurFilter:
     """Keep images whose variance of the Laplacian is at least ``threshold``.
 
     The variance is computed over the decoded 8-bit RGB pixels of all channels, as in NeMo Curator's blur filter. Damaged images
-    are dropped. Images in formats that are not decoded, such as AVIF, are kept; ``Report.warnings`` counts them.
+    are dropped. Images in formats that are not decoded, such as AVIF, are kept; ``Report.warnings`` counts them. An image that decodes to more
+    than ``max_decoded_bytes`` of the source gets an error.
 
     Args:
-        threshold: minimum score to keep; a solid-color image has score 0.
+        threshold: minimum variance to keep, in squared 8-bit levels; a solid-color image has 0.
         drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+
+    Raises:
+        ValueError: If ``threshold`` is not a number.
+
+    Examples:
+        >>> from shardmill.curate import BlurFilter
+        >>> BlurFilter(threshold=50).threshold
+        50
     """
 
     threshold: float = 100.0
@@ -113,7 +122,7 @@ class DamageFilter:
     """Drop damaged images: those that cannot be decoded, or only in part.
 
     Images in formats that are not decoded, such as AVIF, HEIC and ICO, are kept; ``Report.warnings`` counts them. Bytes in no known format
-    are damaged.
+    are damaged. An image that decodes to more than ``max_decoded_bytes`` of the source gets an error.
 
     Args:
         drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
@@ -135,12 +144,20 @@ class DamageFilter:
 class ImageToTextRatioFilter:
     """Keep samples with ``min <= images / words <= max``.
 
-    Words are separated by whitespace; a sample without words counts as one word.
+    Words are separated by whitespace; a sample without words counts as one word. Images without bytes count too.
 
     Args:
-        min: minimum ratio to keep.
-        max: maximum ratio to keep.
+        min: minimum number of images per word to keep.
+        max: maximum number of images per word to keep.
         drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+
+    Raises:
+        ValueError: If a bound is not a number, or ``min`` exceeds ``max``.
+
+    Examples:
+        >>> from shardmill.curate import ImageToTextRatioFilter
+        >>> ImageToTextRatioFilter(max=0.1).max  # at most one image for ten words
+        0.1
     """
 
     min: float = 0.0
@@ -382,7 +399,8 @@ class ReencodeImages:
     JPEG and PNG are written natively. The bytes of a JPEG equal those of ``save(format="JPEG", quality=quality)`` of Pillow for the same pixels;
     grayscale images stay grayscale. Other codecs require ``shardmill[images,arrow]``.
 
-    This is the only stage that changes pixels. Images that cannot be decoded completely get an error.
+    This is the only stage that changes pixels. Images that cannot be decoded completely, or decode to more than ``max_decoded_bytes`` of the
+    source, get an error.
 
     Args:
         codec: ``"jpeg"``, ``"png"``, or another format that Pillow can write, such as ``"webp"``.
@@ -406,6 +424,7 @@ class ReencodeImages:
     name: str = "reencode_images"
     kind: ClassVar[str] = "table"
     needs_bytes: ClassVar[bool] = True
+    decodes_images: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         whole("quality", self.quality, 1, 100)

@@ -10,14 +10,14 @@ from typing import Any
 from shardmill._native import inspect as native
 from shardmill._native.verify import checkable_files
 from shardmill._option_values import whole
+from shardmill._progress import Progress
 from shardmill._terminal import aligned, counted, escape, size_text
 from shardmill._threads import thread_count
 from shardmill._unknown_options import explains
 from shardmill.curate._inspection_arrayrecord import arrayrecord_lines
-from shardmill.curate._progress import Progress
 from shardmill.curate._report import summed
 from shardmill.data._left_out import warn_of_left_out
-from shardmill.storage._paths import Paths, path_list
+from shardmill.storage._paths import Paths, is_remote, path_list
 
 _MODALITIES = ("metadata", "text", "image", "other")
 
@@ -210,9 +210,7 @@ def _page(file: FileInspection) -> list[str]:
 
 
 def _overview(inspection: Inspection) -> list[str]:
-    directories = [dirname(file.path) for file in inspection.files]
-    # Absolute and relative paths have no common directory.
-    directory = commonpath(directories) if len({path.startswith("/") for path in directories}) == 1 else ""
+    directory = _common_directory([file.path for file in inspection.files])
     rows = [_overview_row(file, directory) for file in inspection.files]
     # What no file has is left out.
     shown = [name for name in rows[0] if any(row[name] for row in rows)]
@@ -230,6 +228,24 @@ def _overview(inspection: Inspection) -> list[str]:
     if columns[0] and all(others == columns[0] for others in columns):
         lines += ["", "columns of each file", *aligned(columns[0], to_the_right=[False, False])]
     return lines
+
+
+def _common_directory(paths: list[str]) -> str:
+    """Return the directory that contains all files; empty if there is none."""
+    roots = {_root(path) for path in paths}
+    # Absolute and relative paths, and those of two stores, have no common directory.
+    if len(roots) > 1:
+        return ""
+    root = roots.pop()
+    common = commonpath([dirname(path.removeprefix(root)) for path in paths])
+    return root + common if common else ""
+
+
+def _root(path: str) -> str:
+    """Return the part of a path that is not split at its slashes: ``s3://``, ``/`` or nothing."""
+    if is_remote(path):
+        return path[: path.index("://") + 3]
+    return "/" if path.startswith("/") else ""
 
 
 def _overview_row(file: FileInspection, directory: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from os import fspath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ from shardmill._extras import pyarrow_for
 from shardmill._memory import peak_rss_bytes
 from shardmill._native import curate as native
 from shardmill._option_values import whole
+from shardmill._progress import Progress
 from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
 from shardmill._unknown_options import PIPELINE, explains
@@ -70,7 +71,6 @@ class Pipeline:
     checkpoint: Checkpoint | str | dict[str, Any] | None = None
     max_errors: int | None = None
     memory_bytes: int | str = _CHUNK_BYTES
-    _user_stages: list[Any] = field(init=False, repr=False, default_factory=list)
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, Source):
@@ -107,10 +107,10 @@ class Pipeline:
         for path in [*self.source.paths(), *output]:
             served_path(path)
 
-    def _spec(self, *, may_replace: bool = False) -> dict[str, Any]:
-        """Return the pipeline as plain data, with Python stages by index."""
-        stages, self._user_stages = stage_options(self.stages)
-        return {
+    def _spec(self, *, may_replace: bool = False) -> tuple[dict[str, Any], list[Any]]:
+        """Return the pipeline as plain data, and the Python stages that it names by index."""
+        stages, user_stages = stage_options(self.stages)
+        spec = {
             "paths": self.source.paths(),
             "partitioning": self.source._partitioning(),
             "source": {self.source.kind: self.source._options()},
@@ -121,17 +121,18 @@ class Pipeline:
             "allowed_roots": self.source._roots(),
             "may_replace": may_replace,
         }
+        return spec, user_stages
 
     def _native_pipeline(self, *, may_replace: bool, checkpoint: str | None = None) -> native.Pipeline:
         """Return the native pipeline. With ``checkpoint``, the options of a plan, its splits are committed to a journal."""
-        spec = self._spec(may_replace=may_replace)
+        spec, user_stages = self._spec(may_replace=may_replace)
         if checkpoint is not None:
             # The recorded paths must not depend on a user function that changes the working directory.
             spec["paths"] = [absolute(path) for path in spec["paths"]]
             spec["sink"]["path"] = absolute(spec["sink"]["path"])
         return native.Pipeline(
             json.dumps(spec),
-            self._user_stages,
+            user_stages,
             source_schema=self.source.schema,
             source_overrides=_overrides(self.source.schema_overrides),
             sink_schema=self.sink.schema,
@@ -210,8 +211,6 @@ class Pipeline:
         return report
 
     def _run(self, work: _Work, executor: str, at_once: int | None, progress: bool, report: Report) -> None:
-        from shardmill.curate._progress import Progress
-
         pipeline, splits = work.pipeline, work.splits
 
         with Progress(total=len(splits), is_shown=progress) as bar:
@@ -231,7 +230,7 @@ class Pipeline:
                 pipeline.prepare([], is_resumed=True)
 
     def _params(self, executor: str, at_once: int | None) -> dict[str, Any]:
-        spec = self._spec()
+        spec, _ = self._spec()
         source, sink = self.source._options(), spec["sink"]
         readers = {"webdataset": "wds", "parquet": "parquet", "table": "table"}
         return {

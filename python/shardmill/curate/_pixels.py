@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill._extras import pyarrow_for
 from shardmill._native import pixels as _native
+from shardmill.errors import FormatError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +28,6 @@ def _pillow() -> Any:
         from PIL import Image
     except ImportError as error:
         raise ImportError("this stage requires Pillow\nhint: pip install 'shardmill[images]'") from error
-    # Image size is not a reason to drop an image of a curated data set; memory is bounded by one image per thread.
-    Image.MAX_IMAGE_PIXELS = None
     # Otherwise the first images of several threads would load the codecs at once.
     Image.init()
     return Image
@@ -45,13 +44,29 @@ def _opencv() -> Any:
     return cv2
 
 
+def _is_too_large(error: Exception) -> bool:
+    """Tell whether Pillow refuses an image for its size: its limit is that of the process, and a warning may be an error there."""
+    image_module = _pillow()
+    return isinstance(error, image_module.DecompressionBombError | image_module.DecompressionBombWarning)
+
+
+def _decoded_natively(payload: bytes, **options: Any) -> Any:
+    """Return an image that is larger than Pillow's limit. The native driver has checked it against ``max_decoded_bytes``."""
+    return _pillow().fromarray(_native.decode(payload, max_pixels=2**64 - 1, **options))
+
+
 def opened(payload: bytes) -> Any | None:
     """Return the image as RGB, or None if it cannot be decoded."""
     image_module = _pillow()
     try:
         with image_module.open(io.BytesIO(payload)) as image:
             return (_with_8_bits(image) if image.mode.startswith("I;16") else image).convert("RGB")
-    except Exception:  # Pillow's decoders raise nearly any exception on damaged data
+    except Exception as error:  # Pillow's decoders raise nearly any exception on damaged data
+        if not _is_too_large(error):
+            return None
+    try:
+        return _decoded_natively(payload, background=None, orientation=False)
+    except FormatError:
         return None
 
 
@@ -202,23 +217,33 @@ def _reencoded(payload: bytes, codec: str, quality: int, max_side: int | None) -
 
 def _resized(payload: bytes, codec: str, max_side: int | None) -> Any:
     """Return an image upright, on white, never larger; ``None`` if nothing has to change."""
+    try:
+        image = _upright(payload, codec, max_side)
+    except Exception as error:
+        if not _is_too_large(error):
+            raise
+        image = _decoded_natively(payload)
+    if image is None or max_side is None or max(image.size) <= max_side:
+        return image
+    width, height = image.size
+    return image.resize(_contained(width, height, max_side), _pillow().Resampling.LANCZOS)
+
+
+def _upright(payload: bytes, codec: str, max_side: int | None) -> Any:
+    """Return an image upright and on white; ``None`` if it is stored in ``codec``, upright, and not larger than ``max_side``."""
     image_module = _pillow()
     from PIL import ImageOps
 
     with image_module.open(io.BytesIO(payload)) as stored:
-        largest = max(stored.size) if max_side is None else max_side
         is_upright = stored.getexif().get(0x0112, 1) not in range(2, 9)
-        if stored.format == codec.upper() and is_upright and max(stored.size) <= largest:
+        if stored.format == codec.upper() and is_upright and (max_side is None or max(stored.size) <= max_side):
             return None
         upright = ImageOps.exif_transpose(stored)
         image = _with_8_bits(upright) if upright.mode.startswith("I;16") else upright
         if image.has_transparency_data:
             white = image_module.new("RGBA", image.size, "white")
             image = image_module.alpha_composite(white, image.convert("RGBA"))
-        image = image.convert("RGB")
-    if max(image.size) > largest:
-        image = image.resize(_contained(*image.size, largest), image_module.Resampling.LANCZOS)
-    return image
+        return image.convert("RGB")
 
 
 def _contained(width: int, height: int, largest: int) -> tuple[int, int]:

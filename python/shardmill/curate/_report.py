@@ -33,7 +33,8 @@ class Report:
         params: configuration of the run.
         splits: one native report per split, in order.
         seconds: wall time from the check of the options to the last published file.
-        error: the error that stopped the run, if any.
+        error: the error that stopped the run. ``Pipeline.run`` raises it instead of returning a report; the command ``shardmill curate``
+            writes it to ``metrics.json``.
         committed_before: number of splits committed by earlier runs of a job with a checkpoint; they are not in ``splits``.
         checkpoint_load_s: seconds spent loading or building the index of completed ids.
         storage: requests to stores during the run: those of this process, and those of the tasks of Ray that returned.
@@ -50,7 +51,7 @@ class Report:
 
     @property
     def is_success(self) -> bool:
-        """Whether every split was written, or quarantined as the policies allow."""
+        """Whether every split was written, or quarantined as the policies allow. True for each report that ``Pipeline.run`` returns."""
         return self.error is None
 
     @property

@@ -30,7 +30,8 @@ class Sink:
             stays, with a warning in the report. A job with a matching checkpoint continues in any mode.
         materialize_on_write: fetch image bytes that no stage has fetched before.
         on_materialize_error: what happens to a row whose image cannot be read. ``"raise"`` stops the run, ``"warn"`` keeps the row without
-            bytes, ``"drop_row"`` removes it, ``"drop_sample"`` removes its document.
+            bytes, ``"drop_row"`` removes it, ``"drop_sample"`` removes its document. If the store does not respond or rejects the
+            credentials, or a disk is full, the run stops in any case.
         schema: the exact columns of the output (anything with ``__arrow_c_schema__``).
         schema_overrides: types and columns that override those of the rows.
         storage_options: options for the store of remote paths, see ``shardmill.storage.configure``.
@@ -97,6 +98,14 @@ class ParquetSink(Sink):
         compression: codec of the other columns: zstd, snappy, gzip, brotli, lz4 or none.
         binary_compression: codec of the image column. Images are usually compressed already.
         row_group_size: maximum number of rows in a row group.
+
+    Raises:
+        ValueError: If an option has an invalid value. An unknown codec is reported by ``Pipeline``.
+
+    Examples:
+        >>> from shardmill.curate import ParquetSink
+        >>> ParquetSink("out", mode="resume", on_materialize_error="drop_row").compression
+        'zstd'
     """
 
     format = "parquet"
@@ -125,6 +134,14 @@ class WebDatasetSink(Sink):
 
     Args:
         path: see ``Sink``, also for all other arguments.
+
+    Raises:
+        ValueError: If an option has an invalid value.
+
+    Examples:
+        >>> from shardmill.curate import WebDatasetSink
+        >>> WebDatasetSink("out", on_materialize_error="drop_sample").mode
+        'error'
     """
 
     format = "webdataset"

@@ -43,7 +43,7 @@ def test_empty_path_is_refused_because_files_would_go_to_the_root(sink: Any) -> 
 
 
 def test_native_pipeline_refuses_an_empty_path(tmp_path: Path) -> None:
-    spec = Pipeline(source=from_tar(tmp_path), sink=ParquetSink(tmp_path / "out"))._spec()
+    spec = Pipeline(source=from_tar(tmp_path), sink=ParquetSink(tmp_path / "out"))._spec()[0]
     spec["sink"]["path"] = ""
     with pytest.raises(sm.OptionError, match="`path` of a sink must be a directory, not ``"):
         native.Pipeline(json.dumps(spec), [])

@@ -157,7 +157,7 @@ impl<'a> Sink<'a> {
         let rows_in = chunk.rows.len() as u64;
         let missing = chunk.rows.iter().filter(|row| row.modality == crate::chunk::Modality::Image && row.payload.is_absent()).count();
         if self.is_materialized {
-            locate_missing(&mut chunk.rows, &mut self.locator);
+            locate_missing(&mut chunk.rows, &mut self.locator)?;
         }
         let fetch = Instant::now();
         let scratch = std::mem::take(&mut self.scratch);
@@ -165,7 +165,7 @@ impl<'a> Sink<'a> {
             materialize(&mut chunk, self.options.on_materialize_error, scratch, report)?
         } else {
             crate::materialize::apply_policy(&mut chunk, self.options.on_materialize_error, report)?;
-            Bodies::in_memory(&mut chunk, scratch)
+            Bodies::in_memory(&mut chunk, scratch)?
         };
         let fetch_seconds = fetch.elapsed().as_secs_f64();
         let payload_bytes = bodies.total_bytes();

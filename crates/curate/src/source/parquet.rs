@@ -4,7 +4,7 @@
 
 use crate::chunk::{Chunk, Lineage, Row};
 use crate::error::counted;
-use crate::locate::Locator;
+use crate::locate::{LocateError, Locator};
 use crate::payload::Payload;
 use crate::report::Quarantined;
 use crate::schema::{RESERVED, SchemaChoice, is_reserved, reconciled_but_nulls, refuse_reserved};
@@ -282,7 +282,7 @@ impl Reader<'_> {
         let (mut start, mut bytes) = (0, 0);
         for (document, range) in chunk.document_ranges().into_iter().enumerate() {
             let rows = chunk.rows.get_mut(range).unwrap_or_default();
-            locate_missing(rows, &mut self.locator);
+            locate_missing(rows, &mut self.locator)?;
             bytes += rows.iter().map(Row::byte_size).sum::<u64>();
             if bytes >= self.limit && document + 1 < chunk.documents.len() {
                 self.batcher.push(number, documents(&chunk, start..document + 1), context, emit)?;
@@ -408,21 +408,27 @@ fn value_bytes(column: &ArrayRef, row: usize) -> u64 {
 }
 
 /// Gives image rows without bytes and error a copy plan from their locator.
-pub(crate) fn locate_missing(rows: &mut [Row], locator: &mut Locator) {
+///
+/// # Errors
+/// [`Error::Storage`] when the store or the disk fails, which is not the fault of a row.
+pub(crate) fn locate_missing(rows: &mut [Row], locator: &mut Locator) -> Result<()> {
     for row in rows {
         let is_missing = row.modality == crate::chunk::Modality::Image && row.payload.is_absent() && row.error.is_none();
         if !is_missing {
             continue;
         }
-        let located = SourceRef::parse(row.source_ref.as_deref()).map_err(|error| error.to_string()).and_then(|source| locator.locate(&source));
+        let source = SourceRef::parse(row.source_ref.as_deref()).map_err(|error| LocateError::Row(error.to_string()));
+        let located = source.and_then(|source| locator.locate(&source));
         match located {
             Ok(located) => match locator.limit.check(located.object.path(), located.len(), "an image has", || "where it is located".to_owned()) {
                 Ok(()) => row.payload = Payload::Located(located),
                 Err(refusal) => row.error = Some(format!("{refusal}; {}", TooLarge::HINT)),
             },
-            Err(error) => row.error = Some(error),
+            Err(LocateError::Row(text)) => row.error = Some(text),
+            Err(LocateError::Storage(error)) => return Err(error.into()),
         }
     }
+    Ok(())
 }
 
 fn batch_bytes(batch: &RecordBatch) -> u64 {

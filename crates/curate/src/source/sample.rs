@@ -2,8 +2,9 @@
 
 use crate::archive::Archive;
 use crate::chunk::{Modality, Row};
+use crate::error::reason;
 use crate::json::json_text;
-use crate::locate::frame_error;
+use crate::locate::{LocateError, frame_error};
 use crate::payload::{Located, Payload};
 use crate::report::SplitReport;
 use crate::schema::is_reserved;
@@ -18,6 +19,7 @@ use serde_json::{Map, Value};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::Member;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// A document whose passthrough values have no column types yet.
@@ -84,7 +86,7 @@ impl SampleReader<'_> {
                 rows.push((row, text_values.next().unwrap_or_default()));
             }
             if let Some(token) = token.filter(|token| !token.is_null()) {
-                let image = images_of_sample.resolve(&scope, &token, is_only);
+                let image = images_of_sample.resolve(&scope, &token, is_only)?;
                 if image.is_missing
                     && let Some(damage) = &self.archive.damage
                 {
@@ -204,7 +206,9 @@ impl<'a> SampleImages<'a> {
         Self { archive, limit, is_located, frames: HashMap::new(), tiffs: HashMap::new(), remuxed: 0, whole: 0 }
     }
 
-    fn resolve(&mut self, scope: &TokenScope<'a>, token: &Value, is_only: bool) -> ResolvedImage {
+    /// # Errors
+    /// The reason why the sample goes to quarantine: the archive cannot be read.
+    fn resolve(&mut self, scope: &TokenScope<'a>, token: &Value, is_only: bool) -> Result<ResolvedImage, String> {
         let mut row = Row { modality: Modality::Image, ..Row::default() };
         let (index, member) = match scope.resolve(token.as_str(), is_only) {
             Ok(found) => found,
@@ -212,7 +216,7 @@ impl<'a> SampleImages<'a> {
                 row.source_ref = Some(SourceRef::default().to_json());
                 let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
                 row.error = Some(unresolved.text(&name));
-                return ResolvedImage { row, is_missing: matches!(unresolved, Unresolved::Missing) };
+                return Ok(ResolvedImage { row, is_missing: matches!(unresolved, Unresolved::Missing) });
             }
         };
         let mime = content_type(&member.name);
@@ -226,18 +230,24 @@ impl<'a> SampleImages<'a> {
         if self.is_located {
             match self.locate(index, member, frame) {
                 Ok(located) => row.payload = Payload::Located(located),
-                Err(error) => row.error = Some(error),
+                Err(LocateError::Row(text)) => row.error = Some(text),
+                Err(LocateError::Storage(error)) => return Err(reason(&*error)),
             }
         }
-        ResolvedImage { row, is_missing: false }
+        Ok(ResolvedImage { row, is_missing: false })
     }
 
-    fn locate(&mut self, index: usize, member: &Member, frame: Option<u64>) -> Result<Located, String> {
+    fn locate(&mut self, index: usize, member: &Member, frame: Option<u64>) -> Result<Located, LocateError> {
         let range = member.offset..member.offset + member.size;
         check_member(self.limit, &self.archive.path, member)?;
         let Some(frame) = frame else { return Ok(Located::verbatim(Arc::clone(&self.archive.object), range)) };
-        let pages = self.tiffs.entry(index).or_insert_with(|| TiffPages::open(Arc::clone(&self.archive.object), range));
-        let located = pages.page(frame).map_err(|_unavailable| frame_error(frame, &member.name))?;
+        let text = || frame_error(frame, &member.name);
+        let failed = |error| LocateError::of_read(error, text);
+        let pages = match self.tiffs.entry(index) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(TiffPages::open(Arc::clone(&self.archive.object), range).map_err(failed)?),
+        };
+        let located = pages.page(frame).map_err(failed)?.ok_or_else(text)?;
         if located.head.is_empty() {
             self.whole += 1;
         } else {

@@ -1,10 +1,10 @@
 //! Filters on the sizes of images, which are read from their headers.
 
+use crate::Result;
 use crate::chunk::{Chunk, Modality, Row};
-use crate::locate::read_error;
-use crate::payload::SizeError;
+use crate::locate::note_read_error;
+use crate::payload::HeaderError;
 use crate::report::SplitReport;
-use crate::source_ref::SourceRef;
 use crate::stage::rows::apply_verdict;
 use serde::{Deserialize, Serialize};
 use shardmill_images::ImageSize;
@@ -35,56 +35,65 @@ enum Verdict {
 }
 
 impl AspectRatioFilter {
-    pub(crate) fn apply(&self, chunk: &mut Chunk, report: &mut SplitReport) {
+    pub(crate) fn apply(&self, chunk: &mut Chunk, report: &mut SplitReport) -> Result<()> {
         let is_kept = |size: ImageSize| size.aspect_ratio().is_some_and(|ratio| (self.min..=self.max).contains(&ratio));
-        apply("aspect ratio out of range", self.drop_invalid_rows, is_kept, chunk, report);
+        apply("aspect ratio out of range", self.drop_invalid_rows, is_kept, chunk, report)
     }
 }
 
 impl SizeFilter {
-    pub(crate) fn apply(&self, chunk: &mut Chunk, report: &mut SplitReport) {
+    pub(crate) fn apply(&self, chunk: &mut Chunk, report: &mut SplitReport) -> Result<()> {
         let is_kept = |size: ImageSize| {
             let pixels = u64::from(size.width) * u64::from(size.height);
             self.min_side.is_none_or(|least| size.width.min(size.height) >= least) && self.max_pixels.is_none_or(|most| pixels <= most)
         };
-        apply("image size out of range", self.drop_invalid_rows, is_kept, chunk, report);
+        apply("image size out of range", self.drop_invalid_rows, is_kept, chunk, report)
     }
 }
 
 /// Drops the images that are not kept, and counts them under `reason`.
-fn apply(reason: &'static str, drop_invalid_rows: bool, is_kept: impl Fn(ImageSize) -> bool, chunk: &mut Chunk, report: &mut SplitReport) {
+fn apply(
+    reason: &'static str,
+    drop_invalid_rows: bool,
+    is_kept: impl Fn(ImageSize) -> bool,
+    chunk: &mut Chunk,
+    report: &mut SplitReport,
+) -> Result<()> {
     let (mut dropped, mut no_size) = (0, 0);
-    let keep = chunk.rows.iter_mut().map(|row| match judge(row, &is_kept) {
-        Verdict::Keep => true,
-        Verdict::Drop => {
-            dropped += 1;
-            false
-        }
-        Verdict::NoSize => {
-            no_size += 1;
-            false
-        }
+    let keep = chunk.rows.iter_mut().map(|row| {
+        Ok(match judge(row, &is_kept)? {
+            Verdict::Keep => true,
+            Verdict::Drop => {
+                dropped += 1;
+                false
+            }
+            Verdict::NoSize => {
+                no_size += 1;
+                false
+            }
+        })
     });
-    let keep = keep.collect();
+    let keep = keep.collect::<Result<_>>()?;
     report.drop_rows(reason, dropped);
     report.drop_rows("image header unreadable", no_size);
     apply_verdict(chunk, keep, drop_invalid_rows, report);
+    Ok(())
 }
 
-fn judge(row: &mut Row, is_kept: impl Fn(ImageSize) -> bool) -> Verdict {
+fn judge(row: &mut Row, is_kept: impl Fn(ImageSize) -> bool) -> Result<Verdict> {
     // An image without bytes is not judged; the error policy applies to such rows.
     if row.modality != Modality::Image || row.error.is_some() || row.payload.is_absent() {
-        return Verdict::Keep;
+        return Ok(Verdict::Keep);
     }
-    match row.payload.image_size(|| row.frame()) {
+    Ok(match row.payload.image_size(|| row.frame()) {
         Ok(size) => {
             row.payload.note_size(size);
             if is_kept(size) { Verdict::Keep } else { Verdict::Drop }
         }
-        Err(SizeError::Storage(_)) => {
-            row.error = Some(read_error(&SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default()));
+        Err(HeaderError::Storage(error)) => {
+            note_read_error(row, error)?;
             Verdict::Keep
         }
-        Err(SizeError::Image(_)) => Verdict::NoSize,
-    }
+        Err(HeaderError::Image(_) | HeaderError::EndsEarly) => Verdict::NoSize,
+    })
 }

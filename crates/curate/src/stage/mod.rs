@@ -3,6 +3,7 @@
 pub mod filter;
 pub mod headers;
 pub mod image_to_text;
+mod images;
 pub mod pixels;
 pub mod reencode;
 pub mod rows;
@@ -70,7 +71,7 @@ impl Stage {
     /// Runs the stage and reports its effect under `index`.
     ///
     /// # Errors
-    /// Those of the stage; native filters only fail for a wrong column.
+    /// Those of the stage; native filters only fail for a wrong column, and if images cannot be read because the store or the disk fails.
     pub fn apply(&self, index: usize, chunk: &mut Chunk, context: &mut StageContext, report: &mut SplitReport) -> Result<()> {
         let (rows_in, items) = (chunk.rows.len() as u64, chunk.documents.len() as u64);
         let images_in = images_of(chunk);
@@ -80,11 +81,11 @@ impl Stage {
         match self {
             Self::Table(map) => user::map_table(&**map, chunk, context, report)?,
             _ if chunk.rows.is_empty() => {}
-            Self::AspectRatio(filter) => filter.apply(chunk, report),
-            Self::Size(filter) => filter.apply(chunk, report),
+            Self::AspectRatio(filter) => filter.apply(chunk, report)?,
+            Self::Size(filter) => filter.apply(chunk, report)?,
             Self::ImageToTextRatio(filter) => filter.apply(chunk, report),
             Self::Filter(filter) => filter.apply(chunk, report)?,
-            Self::Reencode(stage) => stage.apply(chunk),
+            Self::Reencode(stage) => stage.apply(chunk, context.locator.limit)?,
             Self::Images(judge) => user::judge_images(&**judge, chunk, context, report)?,
         }
         let stage = report.stage(index, self.name());

@@ -65,7 +65,7 @@ impl ImageJudge for DamageFilter {
 
 /// The verdict on an image; `is_kept` is asked about its pixels if it is whole.
 fn judged(payload: &[u8], is_kept: impl FnOnce(&Decoded<'_>) -> bool) -> Verdict {
-    // A curated image may be larger than a loader would take; memory is bounded by one image per thread.
+    // A curated image may be larger than a loader would take: `max_decoded_bytes` was applied when it was fetched.
     let options = DecodeOptions { background: None, orientation: false, max_pixels: u64::MAX, ..DecodeOptions::default() };
     if let Some(format) = unsupported_name(payload) {
         return Verdict::Unjudged(format);

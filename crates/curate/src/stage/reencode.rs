@@ -3,11 +3,12 @@
 //! The one stage of this crate that changes pixels. The invariant: a row keeps its bytes or gets whole new ones; an image that cannot be decoded has an
 //! error in their place.
 
+use crate::Result;
 use crate::chunk::{Chunk, Modality, Row};
-use crate::locate::read_error;
 use crate::payload::Payload;
-use crate::source_ref::SourceRef;
+use crate::stage::images::{fetch, is_decodable};
 use serde::{Deserialize, Serialize};
+use shardmill_formats::limit::DecodeLimit;
 use shardmill_images::{ImageFormat, page_facts};
 use shardmill_pixels::{Codec, Error as PixelError, Reencode, Reencoder};
 use std::cell::RefCell;
@@ -37,15 +38,16 @@ pub enum NativeCodec {
 }
 
 impl ReencodeImages {
-    pub(crate) fn apply(&self, chunk: &mut Chunk) {
+    pub(crate) fn apply(&self, chunk: &mut Chunk, limit: DecodeLimit) -> Result<()> {
         let codec = match self.codec {
             NativeCodec::Jpeg => Codec::Jpeg { quality: self.quality },
             NativeCodec::Png => Codec::Png,
         };
         let wanted = Reencode { codec, max_side: self.max_side };
         for row in chunk.rows.iter_mut().filter(|row| row.modality == Modality::Image && row.error.is_none()) {
-            reencode(row, wanted);
+            reencode(row, wanted, limit)?;
         }
+        Ok(())
     }
 }
 
@@ -59,25 +61,22 @@ fn failure(error: &PixelError) -> String {
     }
 }
 
-fn reencode(row: &mut Row, wanted: Reencode) {
-    let payload = match row.payload.fetch() {
-        Ok(Some(payload)) => payload,
-        Ok(None) => return,
-        Err(_) => {
-            row.error = Some(read_error(&SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default()));
-            return;
-        }
-    };
+fn reencode(row: &mut Row, wanted: Reencode, limit: DecodeLimit) -> Result<()> {
+    let Some(payload) = fetch(row)? else { return Ok(()) };
     // A TIFF that was copied for its row has one page, whatever number that had in its file.
     let page = row.frame().and_then(|page| usize::try_from(page).ok()).filter(|page| page_facts(&payload, *page).is_ok()).unwrap_or_default();
+    if !is_decodable(row, &payload, page, limit) {
+        return Ok(());
+    }
     match REENCODER.with_borrow_mut(|reencoder| reencoder.reencode(&payload, page, wanted)) {
         Ok(Some(changed)) => row.payload = Payload::Memory(changed.into()),
         Ok(None) => {}
         Err(error) => {
             row.payload = Payload::Absent;
             row.error = Some(failure(&error));
-            return;
+            return Ok(());
         }
     }
     row.content_type = Some(wanted.codec.format().mime().to_owned());
+    Ok(())
 }

@@ -4,12 +4,11 @@
 
 use crate::chunk::{Chunk, Modality};
 use crate::error::StageFailure;
-use crate::locate::read_error;
 use crate::materialize::Bodies;
 use crate::report::SplitReport;
 use crate::source::parquet::locate_missing;
-use crate::source_ref::SourceRef;
 use crate::stage::StageContext;
+use crate::stage::images::{fetch, is_decodable};
 use crate::stage::rows::apply_verdict;
 use crate::table::{from_table, to_table};
 use crate::{Error, Result};
@@ -59,6 +58,11 @@ pub trait TableMap: Send + Sync {
     /// Whether the function needs the bytes of every image, including those that would be fetched only when they are written.
     fn needs_bytes(&self) -> bool;
 
+    /// Whether the function decodes every image: those above the memory limit get an error before it is called.
+    fn decodes_images(&self) -> bool {
+        false
+    }
+
     /// # Errors
     /// Errors raised by the function.
     fn map(&self, table: RecordBatch) -> std::result::Result<RecordBatch, StageFailure>;
@@ -87,14 +91,11 @@ pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &
         if row.modality != Modality::Image || row.error.is_some() {
             continue;
         }
-        // Fetched once: the sink finds the bytes in memory.
-        match row.payload.fetch() {
-            Ok(Some(bytes)) => {
-                images.push(JudgedImage { bytes, document: row.document });
-                judged.push(index);
-            }
-            Ok(None) => {}
-            Err(_) => row.error = Some(read_error(&SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default())),
+        if let Some(bytes) = fetch(row)?
+            && is_decodable(row, &bytes, 0, context.locator.limit)
+        {
+            images.push(JudgedImage { bytes, document: row.document });
+            judged.push(index);
         }
     }
     let mut texts = vec![Vec::new(); chunk.documents.len()];
@@ -127,14 +128,18 @@ pub(crate) fn map_table(map: &dyn TableMap, chunk: &mut Chunk, context: &mut Sta
     let rows_in = chunk.rows.len();
     if context.is_eager || map.needs_bytes() {
         for row in &mut chunk.rows {
-            if row.payload.fetch().is_err() {
-                row.error = Some(read_error(&SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default()));
+            let bytes = fetch(row)?;
+            if map.decodes_images()
+                && row.modality == Modality::Image
+                && let Some(bytes) = bytes
+            {
+                is_decodable(row, &bytes, 0, context.locator.limit);
             }
         }
     }
     // Bytes in memory are passed; bytes with only a copy plan are null for the function and are located again afterwards.
     let mut visible = chunk.clone();
-    let bodies = Bodies::in_memory(&mut visible, Vec::new());
+    let bodies = Bodies::in_memory(&mut visible, Vec::new())?;
     let table = to_table(&visible, &bodies.into_column())?;
     let failed = |source| Error::Stage { stage: map.name().to_owned(), path: context.path.clone(), source };
     let mapped = map.map(table).map_err(failed)?;
@@ -148,7 +153,7 @@ pub(crate) fn map_table(map: &dyn TableMap, chunk: &mut Chunk, context: &mut Sta
         return Err(Error::StageResult { stage: map.name().to_owned(), problem });
     }
     if context.is_located {
-        locate_missing(&mut result.rows, &mut context.locator);
+        locate_missing(&mut result.rows, &mut context.locator)?;
     }
     report.drop_rows(map.name(), rows_in.saturating_sub(result.rows.len()) as u64);
     report.add_rows(map.name(), result.rows.len().saturating_sub(rows_in) as u64);
