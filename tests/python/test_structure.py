@@ -16,6 +16,36 @@ def test_python_modules_have_no_import_cycle() -> None:
     assert cycles(imports) == []
 
 
+#: Each room may import those before it. Integrations are not listed: expressions and curation ask them for objects of other libraries.
+ROOMS = [
+    "errors",
+    "metrics",
+    "storage",
+    "arrayrecord",
+    "expressions",
+    "data",
+    "load",
+    "write",
+    "resume",
+    "curate",
+    "view",
+    "cli",
+]
+
+
+def test_python_room_imports_no_room_above_it() -> None:
+    graph = grimp.build_graph("shardmill", exclude_type_checking_imports=True)
+    for room in ROOMS:
+        if graph.find_children(f"shardmill.{room}"):
+            graph.squash_module(f"shardmill.{room}")
+    above = [(room, other) for number, room in enumerate(ROOMS) for other in ROOMS[number + 1 :]]
+    assert [
+        f"{room} imports {other}"
+        for room, other in above
+        if graph.direct_import_exists(importer=f"shardmill.{room}", imported=f"shardmill.{other}")
+    ] == []
+
+
 @pytest.mark.parametrize("crate", CRATES, ids=lambda path: path.name)
 def test_crate_has_no_cycle_of_more_than_two_files(crate: Path) -> None:
     assert [group for group in cycles(module_graph(crate / "src")) if len(group) > 2] == []

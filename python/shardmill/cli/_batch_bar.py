@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from shardmill.curate._progress import Progress
+from shardmill._progress import Progress
 
 #: Number of rows read at once, unless they are large.
 _ROWS_AT_ONCE = 1024
@@ -23,11 +23,12 @@ class BatchBar(Progress):
     """
 
     def __init__(self, dataset: Any, *, passes: int, is_shown: bool, threads: int | None = None) -> None:
-        rows = max(len(dataset), 1)
+        self._uncounted = len(dataset)
+        rows = max(self._uncounted, 1)
         self._threads = threads
         self._row_bytes = dataset._row_plan().decoded_bytes / rows
         self._batch_size = max(1, min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._row_bytes, 1))))
-        super().__init__(total=passes * -(-rows // self._batch_size), is_shown=is_shown, noun="batches")
+        super().__init__(total=passes * -(-rows // self._batch_size), is_shown=is_shown, noun="batches", content="rows")
 
     def batches(self, dataset: Any) -> Iterator[Any]:
         """Yield Arrow record batches in row order."""
@@ -41,4 +42,7 @@ class BatchBar(Progress):
             yield batch
             rows = min(left, self._batch_size)
             left -= rows
-            self.count(samples=rows, size=int(rows * self._row_bytes))
+            # A row that is read again is not another row.
+            new = min(rows, self._uncounted)
+            self._uncounted -= new
+            self.count(samples=new, size=int(rows * self._row_bytes))

@@ -426,7 +426,7 @@ def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
 
 def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str]) -> dict[str, Any]:
     """Return the parts that a checkpoint must share with this job, by name; inputs and output are compared separately."""
-    spec = pipeline._spec()
+    spec, _ = pipeline._spec()
     # Without the memory limit: raising it must not make it another job.
     source = {name: value for name, value in pipeline.source._options().items() if name != "max_decoded_bytes"}
     return {

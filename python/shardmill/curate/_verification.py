@@ -10,10 +10,10 @@ from typing import Any, Literal
 from shardmill._choices import check_choice
 from shardmill._native import verify as native
 from shardmill._option_values import whole
+from shardmill._progress import Progress
 from shardmill._terminal import aligned
 from shardmill._threads import thread_count
 from shardmill._unknown_options import explains
-from shardmill.curate._progress import Progress
 from shardmill.data._left_out import warn_of_left_out
 from shardmill.storage._paths import Paths, path_list
 
@@ -29,7 +29,7 @@ class Problem:
         what: what is wrong.
         sample: id or stem of the affected sample, if any.
         member: member of a tar; for ArrayRecord, the chunk; for Parquet, row group, column and page; for an MDS index, the shard.
-        row: the first row of the document or block with the problem, 0-based.
+        row: the first row of the document with the problem, or the first row that cannot be read, 0-based.
         offset: offset of the member or chunk, in the file or in the decompressed content of a compressed one.
     """
 

@@ -18,11 +18,12 @@ class Progress:
         total: number of splits.
         is_shown: whether to show the bar; it is never shown if stderr is not a terminal.
         noun: what is counted.
+        content: what a split or file consists of.
     """
 
-    def __init__(self, *, total: int, is_shown: bool, noun: str = "splits") -> None:
+    def __init__(self, *, total: int, is_shown: bool, noun: str = "splits", content: str = "samples") -> None:
         self._total = total
-        self._noun = noun
+        self._noun, self._content = noun, content
         self._is_shown = is_shown and sys.stderr.isatty()
         self._start = time.perf_counter()
         self._done = self._samples = self._bytes = 0
@@ -49,7 +50,7 @@ class Progress:
         left = elapsed / self._done * (self._total - self._done)
         line = (
             f"[{'#' * filled}{'.' * (30 - filled)}] {self._done}/{self._total} {self._noun}  "
-            f"{self._samples:,} samples  {self._bytes / 1e6 / elapsed:,.0f} MB/s  {left:.0f} s left"
+            f"{self._samples:,} {self._content}  {self._bytes / 1e6 / elapsed:,.0f} MB/s  {left:.0f} s left"
         )
         text = line.ljust(self._width)
         if isinstance(sys.stderr, Escaping):
