@@ -91,6 +91,19 @@ def test_sound_files_of_all_formats_in_one_directory_pass(directory: Path) -> No
     assert (command("verify", directory).returncode, command("inspect", directory).returncode) == (0, 0)
 
 
+@pytest.mark.parametrize("number", [0, 1, 150, 299])
+@pytest.mark.parametrize("line", ['{"id": 5, "text": oops}', "[]"])
+def test_row_of_a_bad_line_is_named(tmp_path: Path, number: int, line: str) -> None:
+    lines = LINES.decode().splitlines()
+    path = tmp_path / "a.jsonl"
+    # Opening the file parses its first lines.
+    before = [lines[0]] * 20_000
+    path.write_text("\n".join([*before, *lines[:number], line, *lines[number:]]))
+    (problem,) = verify(path)[0].problems
+    assert problem.row == len(before) + number
+    assert f"Line {len(before) + number + 1} " in problem.what
+
+
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in ("d.csv", "k.tar")])
 def test_one_cut_file_among_all_is_named(directory: Path, name: str) -> None:
     path = directory / name

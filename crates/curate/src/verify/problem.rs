@@ -29,7 +29,7 @@ pub struct Problem {
     pub sample: Option<String>,
     /// For a tar; for an ArrayRecord file, the number and kind of the chunk.
     pub member: Option<String>,
-    /// Parquet only: counted from 0 over the whole file.
+    /// Not for a tar: counted from 0 over the whole file.
     pub row: Option<u64>,
     /// In the file, or in the decompressed copy of a compressed one.
     pub offset: Option<u64>,

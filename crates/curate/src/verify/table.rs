@@ -8,6 +8,7 @@ use crate::Result;
 use crate::error::{counted, reason};
 use crate::file_format::directory_of;
 use crate::verify::mds::report_unknown_hashes;
+use arrow_buffer::BooleanBuffer;
 use shardmill_engine::Cancel;
 use shardmill_formats::mds::check_file_hashes;
 use shardmill_formats::table::TableFile;
@@ -63,10 +64,28 @@ pub(super) fn read_blocks(table: &dyn TableFile, member: Option<&str>, cancel: &
             }
             Err(error) => {
                 let problem = Problem { member: member.map(str::to_owned), ..Problem::new(Rule::Readable, reason(&error)) };
-                check.report(problem.at_row(row));
+                let first = if error.of_store().is_some() { 0 } else { first_bad_row(table, number, block.rows, &columns, cancel)? };
+                check.report(problem.at_row(row + first));
             }
         }
         row += block.rows;
     }
     Ok(())
+}
+
+/// The first row of a damaged block that cannot be read. Rows that are decoded together are damaged together.
+fn first_bad_row(table: &dyn TableFile, block: usize, rows: u64, columns: &[usize], cancel: &Cancel) -> Result<u64> {
+    let Ok(len) = usize::try_from(rows) else { return Ok(0) };
+    // Rows before `good` can be read; one of those from there to `bad` cannot.
+    let (mut good, mut bad) = (0, len);
+    while bad - good > 1 {
+        cancel.check()?;
+        let middle = good.midpoint(bad);
+        let half = BooleanBuffer::collect_bool(len, |row| (good..middle).contains(&row));
+        match table.read(block, columns, Some(&half)) {
+            Ok(_) => good = middle,
+            Err(_) => bad = middle,
+        }
+    }
+    Ok(good as u64)
 }
