@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -223,18 +223,19 @@ SINK = {
 }
 
 
-def explains(hints: Mapping[str, str]) -> Callable[[_Target], _Target]:
+def explains(hints: Mapping[str, str], *, also: Iterable[str] = ()) -> Callable[[_Target], _Target]:
     """Decorate a function, method or class so that its ``TypeError`` for an unknown option says which option to use.
 
     Args:
         hints: the hint for each unknown name. A name that is similar to an option needs no entry.
+        also: options that the function takes as ``**options``.
     """
 
     def decorated(target: Any) -> Any:
         if isinstance(target, type):
-            target.__init__ = _checked(target.__init__, hints)
+            target.__init__ = _checked(target.__init__, hints, also)
             return target
-        return _checked(target, hints)
+        return _checked(target, hints, also)
 
     return decorated
 
@@ -253,9 +254,9 @@ def unknown_attribute(owner: object, name: str, hints: Mapping[str, str]) -> Att
     return AttributeError(message, name=name, obj=owner)
 
 
-def _checked(function: Any, hints: Mapping[str, str]) -> Any:
+def _checked(function: Any, hints: Mapping[str, str], also: Iterable[str]) -> Any:
     code = function.__code__
-    options = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    options = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]).union(also)
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:

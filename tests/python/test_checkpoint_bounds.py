@@ -231,21 +231,31 @@ def test_killed_merge_of_levels_is_finished_by_the_next_process(tmp_path, cache,
     assert process.returncode == -9, process.stderr.decode()
     left = len(levels(cache))
     assert left > index_cache.MAX_LEVELS
-    sources = [
-        index_cache.Source(str(path), path.stat().st_size, path.stat().st_mtime_ns)
-        for path in sorted(tmp_path.glob("*.parquet"))
-    ]
-    options = {"format": None, "memory_bytes": 1 << 20, "threads": 1, "is_shown": False}
-    found = index_cache.levels(
-        sources,
-        ["id"],
-        lambda files, path: index_cache.read_index([file.path for file in files], ["id"], path=path, **options),
-    )
+    found = index_cache.levels(sources_in(tmp_path), ["id"], built)
     held = [sm.resume.IdIndex.open(path) for path in found]
     wanted = [*range(7), *range(100, 107)]
     hits = [index.contains(pa.array(wanted)).to_pylist() for index in held]
     assert [sum(hit) for hit in zip(*hits)] == [1] * len(wanted)
     assert sorted(levels(cache)) == sorted(map(Path, found))
+
+
+def sources_in(directory: Path) -> list[index_cache.Source]:
+    status = {str(path): path.stat() for path in sorted(directory.glob("*.parquet"))}
+    return [index_cache.Source(path, of.st_size, of.st_mtime_ns) for path, of in status.items()]
+
+
+def built(files: list[index_cache.Source], path: str):
+    options = {"format": None, "memory_bytes": 1 << 20, "threads": 1, "is_shown": False}
+    return index_cache.read_index([file.path for file in files], ["id"], path=path, **options)
+
+
+def test_levels_of_all_parts_of_a_plan_are_kept_until_its_run_has_mapped_them(tmp_path, cache):
+    for number in range(12):
+        pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number}.parquet")
+    named: list[str] = []
+    for source in sources_in(tmp_path):
+        named += index_cache.levels([source], ["id"], built, protected=named)
+    assert [path for path in named if not Path(path).exists()] == []
 
 
 def test_cache_directory_that_cannot_be_made_falls_back_with_one_warning(job, tmp_path, monkeypatch, caplog):

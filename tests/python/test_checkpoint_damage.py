@@ -117,6 +117,19 @@ def test_damage_does_no_harm_when_the_input_is_laid_out_anew(job, pattern, damag
         assert_none_too_many(job)
 
 
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "removed"])
+def test_new_file_that_shares_ids_with_a_damaged_record_waits_until_its_split_is_done_again(tmp_path, damage):
+    job = Job(tmp_path)
+    job.write("a", list(range(100)))
+    job.run()
+    DAMAGES[damage](found(job, "units-*/*"))
+    job.write("b", list(range(50, 150)))
+    report = job.run()
+
+    assert report.rows_done == 50
+    job.assert_ids(Counter(range(150)))
+
+
 def flip_and_resume(job: Job, path: Path, tmp_path: Path, places: Iterable[int]) -> None:
     """A bit at each of these places; each time the job is as it was before."""
     content = path.read_bytes()

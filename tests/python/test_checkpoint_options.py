@@ -48,6 +48,7 @@ def test_checkpoint_may_be_said_in_several_ways(job, form):
         ({"path": "x", "null_ids": "skip"}, "null_ids must be one of 'raise', 'always_process', not 'skip'"),
         ({"path": "x", "duplicate_ids": "drop"}, "duplicate_ids must be one of 'count', 'strict', not 'drop'"),
         ({"path": "x", "duplicate_ids": "strict"}, "needs an `id_column`"),
+        ({"path": "x", "null_ids": "always_process"}, "needs an `id_column`"),
         ({"path": "x", "changed_input": "ignore"}, "changed_input must be one of 'raise', 'reprocess', not 'ignore'"),
         ({"path": "x", "version": 2}, "must be a string"),
         ({"path": "x", "delete_on_success": "yes"}, "True or False"),

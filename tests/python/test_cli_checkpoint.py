@@ -55,6 +55,24 @@ def test_inspect_names_who_is_at_work(job):
     assert {text.split(" on ")[0] for text in told} == {f"process {os.getpid()}"}
 
 
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda path: os.truncate(path, path.stat().st_size - 5), "is damaged"),
+        (lambda path: path.unlink(), "is missing"),
+    ],
+    ids=["damaged", "missing"],
+)
+def test_verify_reports_a_record_that_is_damaged_or_missing(job, damage, problem):
+    damage(min(job.directory().glob("units-*/*")))
+    result = shardmill("checkpoint", "verify", job.state)
+
+    assert result.returncode == 1
+    *problems, counts = result.stdout.splitlines()
+    assert [line.split(": ")[1] for line in problems] == [f"the record of its split {problem}"]
+    assert counts == "1 split, 1 file: 1 problem"
+
+
 @pytest.mark.parametrize("command", ["inspect", "verify", "compact", "repair"])
 @pytest.mark.parametrize("place", ["nowhere", "in"])
 def test_directory_without_a_checkpoint_is_an_error_that_makes_nothing(job, tmp_path, command, place):

@@ -208,7 +208,6 @@ def test_config_keeps_the_checkpoint_and_reserves_no_gigabytes(tmp_path):
     [
         ({"null_ids": "drop"}, errors.OptionError),
         ({"memory_bytes": 0}, errors.OptionError),
-        ({"num_threads": 3}, TypeError),
         ({"id_column": ""}, InvalidCheckpointingConfig),
         ({"checkpoint_path": "relative"}, InvalidCheckpointingConfig),
         ({"checkpoint_filter_cls": object}, InvalidCheckpointingConfig),
@@ -217,6 +216,18 @@ def test_config_keeps_the_checkpoint_and_reserves_no_gigabytes(tmp_path):
 def test_wrong_option_is_refused_at_construction(options, error):
     with pytest.raises(error):
         checkpoint_config(**{"id_column": "id", "checkpoint_path": "/checkpoint", **options})
+
+
+def test_unknown_option_is_refused_and_the_right_one_named():
+    with pytest.raises(
+        TypeError, match=r"^checkpoint_config\(\) got .* 'num_threads'\nhint: did you mean 'write_num_threads'"
+    ):
+        checkpoint_config(id_column="id", checkpoint_path="/checkpoint", num_threads=3)
+
+
+def test_memory_may_be_text(tmp_path):
+    config = checkpoint_config(id_column="id", checkpoint_path=tmp_path, memory_bytes="64MiB", write_num_threads=2)
+    assert config.memory_bytes == 64 << 20
 
 
 def test_dict_form_refuses_unknown_options(context):

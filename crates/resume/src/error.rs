@@ -167,9 +167,9 @@ impl Error {
             Self::InputCount { .. } => Some("pass one new path for each of them, in this order"),
             Self::UnsupportedType { .. } => Some("an id is an integer, a string, bytes, a date or time, a decimal or a bool; cast the column"),
             Self::TypeMismatch { .. } => {
-                Some("1 and \"1\" are different ids; read the column with the type that the index has, or build the index again")
+                Some("an id of another type is another id; read the column with the type that the index has, or build the index again")
             }
-            Self::FileTypes { .. } => Some("1 and \"1\" are different ids; write all files with the same type of ids"),
+            Self::FileTypes { .. } => Some("an id of another type is another id; write all files with the same type of ids"),
             Self::InFile { source, .. } => source.hint(),
             Self::NullId { .. } => Some("null_ids=\"always_process\" processes such rows in each run"),
             Self::ColumnCount { .. } => Some("pass one array for each column of the index, in its order"),

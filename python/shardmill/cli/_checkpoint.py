@@ -71,7 +71,8 @@ def inspect_command(path: str, as_json: bool) -> int:
 def verify_command(path: str, as_json: bool) -> int:
     """Compare every output of the checkpoint PATH with its record: existence, length and content.
 
-    Exit code 1 means that a file has a problem, or that the checkpoint itself is damaged.
+    Exit code 1 means that a file has a problem, or that the checkpoint itself is damaged. A missing record is detected by its ids and by the
+    plan.
 
     \b
     Example:

@@ -32,7 +32,7 @@ class Checkpoint:
     docs/concepts/commit-protocol.md.
 
     With an ``id_column``, a job over a ``shardmill.curate.TableSource`` also tracks single rows: a row whose id was processed by an
-    earlier run is skipped, even if it is now in another file.
+    earlier run is skipped, even if it is now in another file. Rows of files that one run found together are not compared with each other.
 
     Args:
         path: a directory, created if missing. It must not be inside the input or the output. Parquet files in it that have the
@@ -44,7 +44,8 @@ class Checkpoint:
         delete_on_success: remove the checkpoint if every split was committed and nothing was quarantined.
         null_ids: ``"raise"`` stops at the first row without an id and reports it; ``"always_process"`` processes such a row with its split
             and never counts it as done.
-        duplicate_ids: ``"count"`` processes all rows of a run that share an id. ``"strict"`` rejects the input before processing.
+        duplicate_ids: ``"count"`` processes all rows that share an id in files that one run found together. ``"strict"`` rejects the input
+            before processing.
         changed_input: how to handle a file that changed after it was read. ``"raise"`` stops the job. ``"reprocess"`` reads the file
             again: with an ``id_column``, ids that are done are skipped; without one, the whole split is run again, and the new output
             replaces the old one. A file of which nothing was committed, or that had quarantined items, may always change.
@@ -112,6 +113,8 @@ class Checkpoint:
             raise OptionError("`done` needs an `id_column`\nhint: name the column of the files that holds the ids")
         if not columns and self.duplicate_ids == "strict":
             raise OptionError('`duplicate_ids="strict"` needs an `id_column`')
+        if not columns and self.null_ids == "always_process":
+            raise OptionError('`null_ids="always_process"` needs an `id_column`')
 
     def __repr__(self) -> str:
         shown_fields = [entry for entry in fields(self) if entry.repr]

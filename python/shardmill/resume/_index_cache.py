@@ -29,7 +29,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from shardmill._native import resume as _native
-from shardmill.curate._progress import Progress
+from shardmill._progress import Progress
 from shardmill.errors import FormatError, StorageError
 from shardmill.storage._cache import user_directory
 
@@ -173,8 +173,10 @@ def levels(
         if os.access(directory, os.W_OK):
             others = [level for level in catalog if level not in used and level not in absorbed]
             others = [level for level in others if _is_of_use(directory, level, used, protected)]
+            needed = [level for level in others if str(directory / level.name) in protected]
+            others = [level for level in others if level not in needed]
             # The last ones are the most recently used.
-            _keep(directory, family, [*others[-_MAX_OTHERS:], *used])
+            _keep(directory, family, [*others[-_MAX_OTHERS:], *needed, *used])
         return [str(directory / level.name) for level in used]
 
 

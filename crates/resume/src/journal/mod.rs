@@ -50,7 +50,7 @@ use plan::{Amended, Changed, Looks};
 use record::from_line;
 use shardmill_plan::{InputFile, Split};
 use shardmill_storage::Disk;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub struct Journal {
     segments: Vec<Segment>,
     records: BTreeMap<String, UnitRecord>,
     warnings: Vec<String>,
+    /// Units whose only record is damaged.
+    damaged: BTreeSet<String>,
     /// Existing files, by stored path.
     found: HashMap<String, plan::Version>,
     /// Splits that the next segment marks to be run again.
@@ -96,8 +98,9 @@ impl Journal {
         recover::collect_garbage(&store, &places, &job.job)?;
         lease.remove_earlier()?;
         let segments = plan::load(&store, &places.root, true)?;
-        plan::check_records(&places.root, &segments, &recovered.records)?;
-        recover::check_ids(&store, &places, &recovered.records)?;
+        let damaged = recover::damaged_units(&store, &places.root, &recovered.records)?;
+        plan::check_records(&places.root, &segments, &recovered.records, &damaged)?;
+        recover::check_ids(&store, &places, &recovered.records, &damaged)?;
         plan::merge(&store, &places.root, &segments)?;
         let changed = match (options.reprocesses_changed, options.knows_ids) {
             (false, _) => Changed::Refused,
@@ -111,6 +114,7 @@ impl Journal {
             segments,
             records: recovered.records,
             warnings: recovered.warnings,
+            damaged,
             found: HashMap::new(),
             amended: Vec::new(),
             changed,
@@ -164,44 +168,43 @@ impl Journal {
     }
 
     fn looks(&self) -> Looks<'_> {
-        Looks { segments: &self.segments, records: &self.records, found: &self.found, knows_ids: self.knows_ids }
+        Looks { segments: &self.segments, records: &self.records, found: &self.found, damaged: &self.damaged, knows_ids: self.knows_ids }
     }
 
     /// A split with a damaged record is done again under the same names, which requires the files that it was planned with.
     fn check_damaged(&self) -> Result<()> {
         let directory = layout::damaged_directory(&self.places.root);
-        let names = self.store.list(&directory)?;
-        if names.is_empty() {
-            return Ok(());
+        for name in self.store.list(&directory)?.iter().filter(|name| self.records.contains_key(*name)) {
+            self.store.remove(&format!("{directory}/{name}"))?;
         }
         let looks = self.looks();
-        for name in names {
-            let path = format!("{directory}/{name}");
-            if self.records.contains_key(&name) {
-                self.store.remove(&path)?;
-            } else if !looks.is_whole(&name) {
-                return Err(Error::damaged(&path));
-            }
+        match self.damaged.iter().find(|unit| !looks.is_whole(unit)) {
+            Some(unit) => Err(Error::damaged(&format!("{directory}/{unit}"))),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Plans splits of new files; there may be none.
+    /// Plans splits of new files, of which there may be none, and remaining splits again if other parts of the plan were committed since.
     ///
     /// # Errors
     /// When the plan cannot be saved.
     pub fn extend(&mut self, splits: &[Split]) -> Result<()> {
         let amended = std::mem::take(&mut self.amended);
-        if splits.is_empty() && amended.is_empty() {
+        let mut segments = if self.knows_ids { self.looks().planned_again() } else { Vec::new() };
+        if !splits.is_empty() || !amended.is_empty() {
+            let mut splits = splits.to_vec();
+            splits.iter_mut().for_each(|split| self.places.store_files(&mut split.files));
+            segments.push(plan::new_segment(&splits, self.looks().processed(), amended));
+        }
+        if segments.is_empty() {
             return Ok(());
         }
-        let mut splits = splits.to_vec();
-        splits.iter_mut().for_each(|split| self.places.store_files(&mut split.files));
         // A run that was overtaken before it read the plan has the later run's segments, but not its records.
         lease::check(&self.store, &layout::lease_directory(&self.places.root), self.lease.epoch())?;
-        let segment = plan::new_segment(&splits, self.records.keys().cloned().collect(), amended);
-        plan::save(&self.store, &self.places.root, self.segments.len(), &segment)?;
-        self.segments.push(segment);
+        for segment in segments {
+            plan::save(&self.store, &self.places.root, self.segments.len(), &segment)?;
+            self.segments.push(segment);
+        }
         Ok(())
     }
 

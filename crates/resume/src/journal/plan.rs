@@ -11,7 +11,7 @@ use super::twice::{self, Twice};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use shardmill_plan::{InputFile, Split, Unit};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Splits that were planned together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +22,10 @@ pub struct Segment {
     /// Units of any segment that are run again with these files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amended: Vec<Amended>,
+    /// The segment whose remaining splits these are, planned again because rows with their ids were done since. Rows of one part of the plan are never
+    /// compared with each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +55,8 @@ pub(crate) fn version(file: &InputFile) -> Version {
 struct Planned<'a> {
     unit: &'a str,
     segment: usize,
+    /// The segment that planned it first, or again with another version of a file.
+    part: usize,
     files: &'a [InputFile],
     record: Option<&'a UnitRecord>,
     is_open: bool,
@@ -78,7 +84,8 @@ fn planned<'a>(segments: &'a [Segment], records: &'a BTreeMap<String, UnitRecord
         .map(|(segment, split)| {
             let (amended, record) = (amended.get(split.unit.as_str()), records.get(&split.unit));
             let is_open = record.is_some_and(|record| record.is_open() || amended.is_some_and(|amended| amended.after >= record.generation));
-            Planned { unit: &split.unit, segment, files: amended.map_or(&split.files, |amended| &amended.files), record, is_open }
+            let part = segments.get(segment).and_then(|segment| segment.part).unwrap_or(segment);
+            Planned { unit: &split.unit, segment, part, files: amended.map_or(&split.files, |amended| &amended.files), record, is_open }
         })
         .collect()
 }
@@ -90,6 +97,8 @@ pub(crate) struct Looks<'a> {
     pub(crate) records: &'a BTreeMap<String, UnitRecord>,
     /// Existing files.
     pub(crate) found: &'a HashMap<String, Version>,
+    /// Units that are done again because their record is damaged.
+    pub(crate) damaged: &'a BTreeSet<String>,
     pub(crate) knows_ids: bool,
 }
 
@@ -165,42 +174,76 @@ impl Looks<'_> {
     /// The splits to run, without files that are missing or have another version now.
     pub(crate) fn pending(&self) -> Vec<(Vec<InputFile>, Unit)> {
         let units = planned(self.segments, self.records);
-        let named = |unit: &Planned<'_>| unit.files.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
-        let mut owner: HashMap<String, usize> = HashMap::new();
-        let mut first: HashMap<String, usize> = HashMap::new();
+        let owner = owners(&units);
+        let mut first: HashMap<&str, usize> = HashMap::new();
         for unit in &units {
-            for path in named(unit) {
-                first.entry(path.clone()).or_insert(unit.segment);
-                owner.insert(path, unit.segment);
+            for file in unit.files {
+                let part = first.entry(&file.path).or_insert(unit.part);
+                *part = unit.part.min(*part);
             }
         }
         let held: HashSet<usize> = self.held_segments(&units);
         let mut pending = Vec::new();
         for unit in units.iter().filter(|unit| !unit.is_done() && !held.contains(&unit.segment)) {
-            let replaces = unit.record;
-            let is_own = |file: &&InputFile| match replaces {
-                None => self.is_there(file) && owner.get(&file.path) == Some(&unit.segment),
-                Some(_) => !unit.was_away(&file.path),
-            };
-            let (there, missing): (Vec<&InputFile>, Vec<&InputFile>) = unit.files.iter().partition(is_own);
+            let (there, missing) = self.files_of(unit, &owner);
             // Published outputs of a missing file are kept.
             if there.is_empty() || !there.iter().all(|file| self.is_there(file)) {
                 continue;
             }
-            let is_reread = there.iter().any(|file| first.get(&file.path).is_some_and(|first| *first < unit.segment));
+            let is_reread = there.iter().any(|file| first.get(file.path.as_str()).is_some_and(|first| *first < unit.part));
             let files: Vec<InputFile> = there.into_iter().cloned().collect();
-            let replaces = replaces.map(|record| record.replaced_by(&files));
+            let replaces = unit.record.map(|record| record.replaced_by(&files));
             let missing = missing.into_iter().map(|file| file.path.clone()).collect();
             pending.push((files, Unit { name: unit.unit.to_owned(), segment: unit.segment, missing, is_reread, replaces }));
         }
         pending
     }
 
-    /// Segments whose rows were compared with ids that were lost with their file: they wait until those splits have run again.
+    /// The files that a unit reads, and those that it leaves out.
+    fn files_of<'u>(&self, unit: &Planned<'u>, owner: &HashMap<&str, usize>) -> (Vec<&'u InputFile>, Vec<&'u InputFile>) {
+        unit.files.iter().partition(|file| match unit.record {
+            None => self.is_there(file) && owner.get(file.path.as_str()) == Some(&unit.part),
+            Some(_) => !unit.was_away(&file.path),
+        })
+    }
+
+    /// Segments that plan remaining splits again, to compare their rows with the ids that other parts of the plan have done since.
+    ///
+    /// Only splits that were never committed: if a split with a record were compared with more ids than before, it and another split could each skip a
+    /// row because the other has done it.
+    pub(crate) fn planned_again(&self) -> Vec<Segment> {
+        let units = planned(self.segments, self.records);
+        let owner = owners(&units);
+        let mut remaining: BTreeMap<usize, Vec<PlannedSplit>> = BTreeMap::new();
+        for unit in units.iter().filter(|unit| unit.record.is_none() && !self.damaged.contains(unit.unit)) {
+            let files: Vec<InputFile> = self.files_of(unit, &owner).0.into_iter().cloned().collect();
+            if !files.is_empty() {
+                remaining.entry(unit.segment).or_default().push(PlannedSplit { unit: unit.unit.to_owned(), files });
+            }
+        }
+        let parts: HashMap<&str, usize> = units.iter().map(|unit| (unit.unit, unit.part)).collect();
+        let again = remaining.into_iter().filter_map(|(number, splits)| {
+            let earlier = self.segments.get(number)?;
+            let part = earlier.part.unwrap_or(number);
+            let known: HashSet<&String> = earlier.done_before.iter().collect();
+            let is_new = |unit: &String| parts.get(unit.as_str()) != Some(&part) && !known.contains(unit);
+            let since: Vec<String> = self.processed().into_iter().filter(is_new).collect();
+            let done_before = earlier.done_before.iter().cloned().chain(since.iter().cloned()).collect();
+            (!since.is_empty()).then_some(Segment { splits, done_before, part: Some(part), ..Segment::default() })
+        });
+        again.collect()
+    }
+
+    /// The units that earlier runs have committed.
+    pub(crate) fn processed(&self) -> Vec<String> {
+        self.records.keys().chain(self.damaged).cloned().collect()
+    }
+
+    /// Segments whose rows were compared with ids that were lost with their file or their record: they wait until those splits have run again.
     fn held_segments(&self, units: &[Planned<'_>]) -> HashSet<usize> {
         let is_unknown = |unit: &&Planned<'_>| {
-            let lost = unit.record.is_some_and(|record| record.is_reopened && record.ids.is_none());
-            lost && self.is_runnable(unit)
+            let is_lost = unit.record.map_or_else(|| self.damaged.contains(unit.unit), |record| record.is_reopened && record.ids.is_none());
+            is_lost && self.is_runnable(unit)
         };
         let unknown: HashSet<&str> = units.iter().filter(|_| self.knows_ids).filter(is_unknown).map(|unit| unit.unit).collect();
         let segments = self.segments.iter().enumerate();
@@ -234,26 +277,51 @@ impl Looks<'_> {
     }
 }
 
+/// For each file, the last part of the plan that reads it.
+fn owners<'a>(units: &[Planned<'a>]) -> HashMap<&'a str, usize> {
+    units.iter().flat_map(|unit| unit.files.iter().map(move |file| (file.path.as_str(), unit.part))).collect()
+}
+
+/// The number of planned units.
+pub(crate) fn count(segments: &[Segment]) -> usize {
+    segments.iter().flat_map(|segment| &segment.splits).map(|split| split.unit.as_str()).collect::<HashSet<_>>().len()
+}
+
 /// Whether a split with a record is run again.
 pub(crate) fn open_units(segments: &[Segment], records: &BTreeMap<String, UnitRecord>) -> usize {
     planned(segments, records).iter().filter(|unit| unit.is_open).count()
 }
 
 /// Rejects records of unplanned units, and plans with missing records: then a part of the journal was lost.
-pub(crate) fn check_records(root: &str, segments: &[Segment], records: &BTreeMap<String, UnitRecord>) -> Result<()> {
-    let planned: HashSet<&str> = segments.iter().flat_map(|segment| &segment.splits).map(|split| split.unit.as_str()).collect();
-    if !records.keys().all(|unit| planned.contains(unit.as_str())) {
+pub(crate) fn check_records(root: &str, segments: &[Segment], records: &BTreeMap<String, UnitRecord>, damaged: &BTreeSet<String>) -> Result<()> {
+    if has_unplanned(segments, records) {
         return Err(Error::damaged(&path_of(root, segments.len())));
     }
-    if segments.iter().flat_map(|segment| &segment.done_before).any(|unit| !records.contains_key(unit)) {
-        return Err(Error::damaged(&super::layout::packs_directory(root)));
+    match without_record(segments, records, damaged).first() {
+        Some(_unit) => Err(Error::damaged(&super::layout::packs_directory(root))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-pub(crate) fn new_segment(splits: &[Split], done_before: Vec<String>, amended: Vec<Amended>) -> Segment {
+/// Whether a unit has a record, but no segment has planned it.
+pub(crate) fn has_unplanned(segments: &[Segment], records: &BTreeMap<String, UnitRecord>) -> bool {
+    let planned: HashSet<&str> = segments.iter().flat_map(|segment| &segment.splits).map(|split| split.unit.as_str()).collect();
+    !records.keys().all(|unit| planned.contains(unit.as_str()))
+}
+
+/// Units that were committed according to the plan, but have neither a record nor a damaged one.
+pub(crate) fn without_record<'a>(segments: &'a [Segment], records: &BTreeMap<String, UnitRecord>, damaged: &BTreeSet<String>) -> BTreeSet<&'a str> {
+    let committed = segments.iter().flat_map(|segment| &segment.done_before);
+    committed.filter(|unit| !records.contains_key(*unit) && !damaged.contains(*unit)).map(String::as_str).collect()
+}
+
+pub(crate) fn new_segment(splits: &[Split], processed: Vec<String>, amended: Vec<Amended>) -> Segment {
     let planned = |split: &Split| PlannedSplit { unit: unit_of(split), files: split.files.clone() };
-    Segment { splits: splits.iter().map(planned).collect(), done_before, amended }
+    let splits: Vec<PlannedSplit> = splits.iter().map(planned).collect();
+    // A version of a file that reappears has its old unit, which must not skip its own rows.
+    let own: HashSet<&str> = splits.iter().map(|split| split.unit.as_str()).collect();
+    let done_before = processed.into_iter().filter(|unit| !own.contains(unit.as_str())).collect();
+    Segment { splits, done_before, amended, part: None }
 }
 
 pub(crate) fn save(store: &JournalStore, root: &str, number: usize, segment: &Segment) -> Result<()> {

@@ -16,7 +16,7 @@ use super::places::Places;
 use super::record::{UnitRecord, add_records, from_line};
 use super::twice::{self, Twice};
 use crate::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// More packs than this are merged into one, so that their number does not grow with the number of runs. Reading them all is as much work.
 const MAX_PACKS: usize = 1;
@@ -26,20 +26,36 @@ const MAX_PACKS: usize = 1;
 pub(crate) struct Recovered {
     pub(crate) records: BTreeMap<String, UnitRecord>,
     pub(crate) warnings: Vec<String>,
+    /// Damaged records, by unit; only [`read_all`] leaves any.
+    pub(crate) damaged: BTreeMap<String, String>,
 }
 
 /// Reads all records without changing anything.
 pub(crate) fn read_all(store: &JournalStore, root: &str) -> Result<Recovered> {
     let mut recovered = Recovered::default();
+    let mut last = Vec::new();
+    // Before the packs: a run that starts meanwhile moves the records there.
+    for term in terms(store, root)? {
+        let directory = units_directory(root, &term);
+        let found = read_units(store, &directory)?;
+        last.extend(found.records);
+        recovered.warnings.extend(found.warnings);
+        recovered.damaged.extend(found.damaged.into_iter().map(|unit| (unit.clone(), format!("{directory}/{unit}"))));
+    }
     for pack in read_packs(store, root)? {
         add_records(&mut recovered.records, pack.records);
     }
-    for term in terms(store, root)? {
-        let found = read_units(store, &units_directory(root, &term))?;
-        add_records(&mut recovered.records, found.records);
-        recovered.warnings.extend(found.warnings);
+    add_records(&mut recovered.records, last);
+    for unit in damaged_units(store, root, &recovered.records)? {
+        let path = format!("{}/{unit}", damaged_directory(root));
+        recovered.damaged.insert(unit, path);
     }
     Ok(recovered)
+}
+
+/// Units whose damaged record was put away, and that have no other.
+pub(crate) fn damaged_units(store: &JournalStore, root: &str, records: &BTreeMap<String, UnitRecord>) -> Result<BTreeSet<String>> {
+    Ok(store.list(&damaged_directory(root))?.into_iter().filter(|unit| !records.contains_key(unit)).collect())
 }
 
 /// Ends all terms except that of the lease. With `is_lenient`, lost files of a record are tolerated.
@@ -82,19 +98,17 @@ pub(crate) fn check_outputs(store: &JournalStore, places: &Places, records: &BTr
 }
 
 /// Checks for recorded ids without a record: the record was lost, and its rows would be done a second time.
-pub(crate) fn check_ids(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<()> {
-    match orphaned_ids(store, places, records)?.first() {
+pub(crate) fn check_ids(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>, damaged: &BTreeSet<String>) -> Result<()> {
+    match recorded_ids(store, &places.root)?.iter().find(|(unit, _)| !records.contains_key(unit) && !damaged.contains(unit)) {
         Some((_unit, name)) => Err(Error::damaged(&places.ids(name))),
         None => Ok(()),
     }
 }
 
-/// Units without a record that have ids, with the names of the id files.
-pub(crate) fn orphaned_ids(store: &JournalStore, places: &Places, records: &BTreeMap<String, UnitRecord>) -> Result<Vec<(String, String)>> {
-    let damaged = store.list(&damaged_directory(&places.root))?;
-    let names = store.list(&ids_directory(&places.root))?.into_iter().filter(|name| !name.starts_with('.'));
-    let units = names.filter_map(|name| Some((name.split_once('-')?.0.to_owned(), name)));
-    Ok(units.filter(|(unit, _)| !records.contains_key(unit) && !damaged.contains(unit)).collect())
+/// The names of the files of ids, with their units.
+pub(crate) fn recorded_ids(store: &JournalStore, root: &str) -> Result<Vec<(String, String)>> {
+    let names = store.list(&ids_directory(root))?.into_iter().filter(|name| !name.starts_with('.'));
+    Ok(names.filter_map(|name| Some((name.split_once('-')?.0.to_owned(), name))).collect())
 }
 
 /// Packs the records of a term and removes its directory; returns irregularities.

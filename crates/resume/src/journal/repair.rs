@@ -10,7 +10,7 @@ use super::places::Places;
 use super::plan::Segment;
 use super::record::{OutputRecord, UnitRecord, from_line};
 use super::recover::{self, save_pack};
-use super::snapshot::{Problem, problems_of};
+use super::snapshot::{NO_RECORD, Problem, problems_of};
 use super::{LEASE_AGE, job, plan};
 use crate::{Error, Result};
 use shardmill_plan::InputFile;
@@ -202,19 +202,18 @@ impl Opener<'_> {
     fn open_lost(&mut self, records: &BTreeMap<String, UnitRecord>, epoch: u64) -> Result<()> {
         let root = &self.places.root;
         let mut lost: BTreeMap<String, Option<String>> = BTreeMap::new();
-        let damaged = self.store.list(&damaged_directory(root))?;
-        let planned = self.segments.iter().flat_map(|segment| &segment.done_before).chain(&damaged);
-        lost.extend(planned.filter(|unit| !records.contains_key(*unit)).map(|unit| (unit.clone(), None)));
-        let names = self.store.list(&ids_directory(root))?.into_iter().filter(|name| !name.starts_with('.'));
-        let ids = names.filter_map(|name| Some((name.split_once('-')?.0.to_owned(), Some(name))));
-        lost.extend(ids.filter(|(unit, _)| !records.contains_key(unit)));
+        let damaged = recover::damaged_units(self.store, root, records)?;
+        let committed = plan::without_record(self.segments, records, &BTreeSet::new()).into_iter().map(str::to_owned).chain(damaged);
+        lost.extend(committed.map(|unit| (unit, None)));
+        let ids = recover::recorded_ids(self.store, root)?.into_iter().filter(|(unit, _)| !records.contains_key(unit));
+        lost.extend(ids.map(|(unit, name)| (unit, Some(name))));
         for (unit, ids) in lost {
             if !self.planned.contains_key(unit.as_str()) {
                 return Err(Error::Beyond { path: super::layout::plan_directory(root) });
             }
             let has_input = self.has_input(&unit, &[]);
             let path = ids.as_ref().map_or_else(|| unit.clone(), |name| self.places.ids(name));
-            self.repaired.problems.push(Problem { path: path.clone(), unit: unit.clone(), problem: "the record of its split is missing".to_owned() });
+            self.repaired.problems.push(Problem { path: path.clone(), unit: unit.clone(), problem: NO_RECORD.to_owned() });
             let mut record = UnitRecord::lost(&unit, epoch);
             match ids {
                 Some(name) if !has_input => {

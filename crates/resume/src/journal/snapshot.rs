@@ -3,10 +3,11 @@
 use super::journal_store::JournalStore;
 use super::plan::{self, Segment};
 use super::record::{OutputRecord, UnitRecord};
+use super::recover::Recovered;
 use super::{Fingerprint, Holder, JournalOptions, LEASE_AGE, Places, job, layout, lease, recover};
 use crate::Result;
 use shardmill_storage::Disk;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The content of a checkpoint.
@@ -23,6 +24,8 @@ pub struct Snapshot {
     /// The process that currently runs the job.
     pub holder: Option<Holder>,
     pub warnings: Vec<String>,
+    /// Records that are damaged or missing.
+    lost: Vec<Problem>,
     store: JournalStore,
 }
 
@@ -41,8 +44,18 @@ impl Snapshot {
         let store = JournalStore::new(disk);
         let job = job::here(&store, path)?;
         let places = job.places(path);
+        // A running job creates parts of the plan before records, which it packs before it plans again, and gives ids their name after the record.
+        let ids = recover::recorded_ids(&store, &places.root)?;
+        let mut segments = plan::load(&store, &places.root, false)?;
         let recovered = recover::read_all(&store, &places.root)?;
-        let segments = plan::load(&store, &places.root, false)?;
+        let mut lost = lost_records(&places, &recovered, &segments, ids);
+        if plan::has_unplanned(&segments, &recovered.records) {
+            segments = plan::load(&store, &places.root, false)?;
+        }
+        if plan::has_unplanned(&segments, &recovered.records) {
+            let path = layout::plan_directory(&places.root);
+            lost.push(Problem { path, unit: String::new(), problem: "splits with a record are missing in it".to_owned() });
+        }
         let options = JournalOptions {
             path: path.to_owned(),
             fingerprint: job.fingerprint.clone(),
@@ -55,6 +68,7 @@ impl Snapshot {
         Ok(Self {
             holder: lease::holder(&store, &layout::lease_directory(&places.root), LEASE_AGE)?,
             segments,
+            lost,
             records: recovered.records,
             warnings: recovered.warnings,
             fingerprint: job.told(),
@@ -74,21 +88,38 @@ impl Snapshot {
     /// Planned units; some may have no work, because their files are missing.
     #[must_use]
     pub fn planned(&self) -> usize {
-        self.segments.iter().map(|segment| segment.splits.len()).sum()
+        plan::count(&self.segments)
     }
 
-    /// Compares each file of each record with the disk.
+    /// Compares each file of each record with the disk. Damaged and missing records are problems too.
     ///
     /// # Errors
     /// When a file cannot be inspected.
     pub fn verify(&self) -> Result<Vec<Problem>> {
-        let mut problems = Vec::new();
+        let mut problems = self.lost.clone();
         for record in self.records.values() {
             problems.extend(problems_of(&self.store, &self.places, record)?.into_iter().map(|(_name, problem)| problem));
         }
         Ok(problems)
     }
 }
+
+/// Splits that were committed, but whose record is damaged or missing: the plan and the ids tell of them.
+fn lost_records(places: &Places, recovered: &Recovered, segments: &[Segment], ids: Vec<(String, String)>) -> Vec<Problem> {
+    let Recovered { records, damaged, .. } = recovered;
+    let damaged_units: BTreeSet<String> = damaged.keys().cloned().collect();
+    let mut missing: BTreeMap<String, String> = plan::without_record(segments, records, &damaged_units)
+        .into_iter()
+        .map(|unit| (unit.to_owned(), layout::packs_directory(&places.root)))
+        .collect();
+    let orphaned = ids.into_iter().filter(|(unit, _)| !records.contains_key(unit) && !damaged_units.contains(unit));
+    missing.extend(orphaned.map(|(unit, name)| (unit, places.ids(&name))));
+    let problem = |(unit, path): (String, String), problem: &str| Problem { path, unit, problem: problem.to_owned() };
+    let damaged = damaged.clone().into_iter().map(|lost| problem(lost, "the record of its split is damaged"));
+    damaged.chain(missing.into_iter().map(|lost| problem(lost, NO_RECORD))).collect()
+}
+
+pub(crate) const NO_RECORD: &str = "the record of its split is missing";
 
 /// The files of a record that do not match it, by name.
 pub(crate) fn problems_of(store: &JournalStore, places: &Places, record: &UnitRecord) -> Result<Vec<(String, Problem)>> {

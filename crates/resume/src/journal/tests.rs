@@ -1,6 +1,6 @@
 //! A job on a simulated disk: crashed at each step, with and without power loss, and overtaken at each step; afterwards every row exists once.
 
-use super::{Fingerprint, Journal, JournalOptions, LEASE_AGE, Outcome, Snapshot, UnitCounts};
+use super::{Committer, Fingerprint, Journal, JournalOptions, LEASE_AGE, Outcome, Snapshot, UnitCounts};
 use crate::{Error, Result};
 use proptest::prelude::*;
 use serde_json::json;
@@ -9,6 +9,7 @@ use shardmill_storage::{Disk, Sealed};
 use simulation::{Crash, Nature, SimulatedDisk};
 use std::sync::Arc;
 
+mod parts;
 mod replacement;
 mod simulation;
 
@@ -51,38 +52,44 @@ fn run_over(disk: &SimulatedDisk, files: &[InputFile], deletes: bool) -> Result<
     let new = journal.discover(files)?;
     let splits: Vec<Split> = new.chunks(2).enumerate().map(|(index, files)| Split::new(index, files.to_vec())).collect();
     journal.extend(&splits)?;
-    let committer = super::Committer::new(journal.commit_target(), Arc::new(disk.clone()));
+    let committer = Committer::new(journal.commit_target(), Arc::new(disk.clone()));
     let pending = journal.pending();
     disk.make_directory(OUT).map_err(failed)?;
     let mut committed = 0;
-    for pending in &pending {
-        let mut attempt = committer.attempt(pending.unit.as_ref().unwrap(), &pending.files);
-        let mut counts = UnitCounts { rows_in: 2, ..UnitCounts::default() };
-        for (number, file) in pending.files.iter().enumerate() {
-            let is_corrupt = file.modified_ns % 2 == 1;
-            // A file that cannot be read at all gives no output.
-            if is_corrupt && file.size == 0 {
-                counts.quarantined += 1;
-                continue;
-            }
-            let content = if is_corrupt { format!("{}~", file.path) } else { file.path.clone() };
-            counts.quarantined += u64::from(is_corrupt);
-            counts.rows_out += 2 - u64::from(is_corrupt);
-            let hidden = format!("{OUT}/{}", attempt.hidden_name());
-            disk.write_new(&hidden, content.as_bytes()).map_err(failed)?;
-            disk.sync(&hidden).map_err(failed)?;
-            let target = format!("{OUT}/{}-{number}.x", pending.unit.as_ref().unwrap().name);
-            attempt.add_output(Sealed { path: hidden, target, bytes: content.len() as u64 }, 1, hash_of(content.as_bytes()));
-        }
-        let target = attempt.ids_path();
-        let hidden = format!("{}/{}", super::journal_store::directory_of(&target), attempt.hidden_name());
-        disk.write_new(&hidden, b"ids").map_err(failed)?;
-        disk.sync(&hidden).map_err(failed)?;
-        attempt.set_ids(&Sealed { path: hidden, target, bytes: 3 }, 1, hash_of(b"ids"));
-        committed += usize::from(attempt.commit(counts)? == Outcome::Committed);
+    for split in &pending {
+        committed += usize::from(commit(disk, &committer, split)? == Outcome::Committed);
     }
     journal.finish(deletes)?;
     Ok(committed)
+}
+
+fn commit(disk: &SimulatedDisk, committer: &Committer, split: &Split) -> Result<Outcome> {
+    let failed = |source| Error::Journal { path: OUT.to_owned(), source };
+    let unit = split.unit.as_ref().unwrap();
+    let mut attempt = committer.attempt(unit, &split.files);
+    let mut counts = UnitCounts { rows_in: 2, ..UnitCounts::default() };
+    for (number, file) in split.files.iter().enumerate() {
+        let is_corrupt = file.modified_ns % 2 == 1;
+        // A file that cannot be read at all gives no output.
+        if is_corrupt && file.size == 0 {
+            counts.quarantined += 1;
+            continue;
+        }
+        let content = if is_corrupt { format!("{}~", file.path) } else { file.path.clone() };
+        counts.quarantined += u64::from(is_corrupt);
+        counts.rows_out += 2 - u64::from(is_corrupt);
+        let hidden = format!("{OUT}/{}", attempt.hidden_name());
+        disk.write_new(&hidden, content.as_bytes()).map_err(failed)?;
+        disk.sync(&hidden).map_err(failed)?;
+        let target = format!("{OUT}/{}-{number}.x", unit.name);
+        attempt.add_output(Sealed { path: hidden, target, bytes: content.len() as u64 }, 1, hash_of(content.as_bytes()));
+    }
+    let target = attempt.ids_path();
+    let hidden = format!("{}/{}", super::journal_store::directory_of(&target), attempt.hidden_name());
+    disk.write_new(&hidden, b"ids").map_err(failed)?;
+    disk.sync(&hidden).map_err(failed)?;
+    attempt.set_ids(&Sealed { path: hidden, target, bytes: 3 }, 1, hash_of(b"ids"));
+    attempt.commit(counts)
 }
 
 fn hash_of(content: &[u8]) -> String {

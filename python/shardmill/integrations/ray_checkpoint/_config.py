@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from typing import Any
 
 from ray.data.checkpoint import CheckpointConfig
 
 from shardmill._choices import check_choice
-from shardmill.errors import OptionError
+from shardmill._sizes import byte_count
+from shardmill._unknown_options import explains
 from shardmill.integrations.ray_checkpoint._filter import ShardmillCheckpointFilter
 from shardmill.integrations.ray_checkpoint._load import ShardmillCheckpointManager
 from shardmill.resume._checkpoint import NullIds
@@ -32,13 +34,14 @@ class ShardmillCheckpointConfig(CheckpointConfig):
     in_read_tasks: bool
 
 
+@explains({}, also=inspect.signature(CheckpointConfig).parameters)
 def checkpoint_config(
     *,
     id_column: str,
     checkpoint_path: str | os.PathLike[str],
     null_ids: NullIds = "raise",
     delete_checkpoint_on_success: bool = False,
-    memory_bytes: int = 1 << 30,
+    memory_bytes: int | str = 1 << 30,
     in_read_tasks: bool = True,
     **ray_options: Any,
 ) -> ShardmillCheckpointConfig:
@@ -50,7 +53,7 @@ def checkpoint_config(
         null_ids: ``"raise"`` stops at the first row without an id; ``"always_process"`` never counts such rows as done.
         delete_checkpoint_on_success: whether Ray removes the checkpoint at the end. A repeated run then processes everything again, so
             the default differs from Ray's.
-        memory_bytes: memory for building the index.
+        memory_bytes: memory for building the index, in bytes or as ``"1GiB"``.
         in_read_tasks: whether the filter runs in the read tasks. Otherwise it runs where Ray puts it: in a pool of actors, each of which
             needs a CPU, and all columns of all rows are sent to and from them.
         ray_options: additional options of ``ray.data.checkpoint.CheckpointConfig``.
@@ -60,7 +63,7 @@ def checkpoint_config(
 
     Raises:
         OptionError: If an option is not valid.
-        TypeError: If Ray does not know an option.
+        TypeError: If neither shardmill nor Ray knows an option.
         ray.data.checkpoint.interfaces.InvalidCheckpointingConfig: If Ray refuses the value of an option.
 
     Examples:
@@ -71,8 +74,7 @@ def checkpoint_config(
         ('ShardmillCheckpointFilter', False)
     """
     check_choice("null_ids", null_ids, NullIds)
-    if memory_bytes <= 0:
-        raise OptionError(f"memory_bytes is {memory_bytes}\nhint: it is a number of bytes above zero")
+    memory = byte_count(memory_bytes, "memory_bytes")
     classes = {"checkpoint_filter_cls": ShardmillCheckpointFilter, "checkpoint_manager_cls": ShardmillCheckpointManager}
     config = ShardmillCheckpointConfig(
         id_column,
@@ -81,7 +83,7 @@ def checkpoint_config(
         **classes | ray_options,
     )
     config.null_ids = null_ids
-    config.memory_bytes = memory_bytes
+    config.memory_bytes = memory
     config.in_read_tasks = in_read_tasks
     config.checkpoint_actor_memory_bytes = _ACTOR_MEMORY_BYTES
     return config
