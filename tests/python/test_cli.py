@@ -237,6 +237,13 @@ def test_unknown_command_without_a_similar_one_has_no_suggestion() -> None:
     assert "did you mean" not in shardmill("qqqq").stderr
 
 
+@pytest.mark.parametrize("group", [[], ["checkpoint"], ["cache"]])
+def test_group_without_a_command_prints_its_help_once(group: list[str]) -> None:
+    result = shardmill(*group)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == shardmill(*group, "--help").stdout
+
+
 def test_hint_for_an_existing_output_names_options_of_the_command(shards: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").write_text("")

@@ -1,6 +1,7 @@
 """`shardmill convert` as a user runs it: rows arrive, are compared, and nothing is left on failure."""
 
 import csv
+import io
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from shardmill.cli._commands import run
 
 ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
 TEXTS = [f"line {number} of text" * (number % 9) for number in range(3_000)]
@@ -446,3 +448,18 @@ def test_directory_of_one_file_is_replaced_by_it(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.jsonl").write_text('{"x": 1}\n')
     converted(tmp_path / "in", tmp_path / "in" / "a.jsonl", "--mode", "overwrite")
     assert list(sm.Dataset(tmp_path / "in")) == [{"x": 1}]
+
+
+def test_bar_counts_a_row_once_although_it_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "a.parquet")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("shardmill._progress._PATIENCE_S", 0.0)
+    assert run(["convert", str(tmp_path / "a.parquet"), str(tmp_path / "b.jsonl")]) == 0
+    bars = [line for line in terminal.getvalue().replace("\r", "\n").splitlines() if "batches" in line]
+    assert "3/6 batches  3,000 rows" in bars[2]
+    assert "6/6 batches  3,000 rows" in bars[-1]

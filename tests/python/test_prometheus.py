@@ -105,6 +105,12 @@ def test_labels_that_do_not_tell_loaders_apart_are_refused(
         ({"job": None}, "the value of a label must be a string, not None"),
         ({3: "job"}, "the name of a label must be a string, not 3"),
         (["job"], "labels must be a mapping of names to strings"),
+        ({"": "1"}, "'' in labels={'': '1'} is not a valid name of a label"),
+        ({"__x": "1"}, "does not start with __"),
+        ({"a-b": "1"}, "'a-b' in labels"),
+        ({"9th": "1"}, r"a name matches \[a-zA-Z_\]\[a-zA-Z0-9_\]\*"),
+        ({"a\n": "1"}, "is not a valid name of a label"),
+        ({"größe": "1"}, "is not a valid name of a label"),
     ],
 )
 def test_labels_that_would_break_each_scrape_are_refused(loader: sm.Loader, labels: Any, message: str) -> None:
@@ -112,6 +118,31 @@ def test_labels_that_would_break_each_scrape_are_refused(loader: sm.Loader, labe
     with pytest.raises(sm.OptionError, match=message):
         prometheus.register(loader, registry=registry, labels=labels)
     assert client.generate_latest(registry) == b""
+
+
+@pytest.mark.parametrize("registry", [None, "default", {}])
+def test_what_is_not_a_registry_is_refused(loader: sm.Loader, registry: Any) -> None:
+    with pytest.raises(sm.OptionError, match=r"registry must be a prometheus_client\.CollectorRegistry, not "):
+        prometheus.register(loader, registry=registry)
+
+
+def test_each_metric_has_a_description_of_its_own(loader: sm.Loader) -> None:
+    texts = [family.documentation for family in prometheus.LoaderCollector(loader).collect()]
+    assert len(set(texts)) == len(texts)
+    assert not any("Field" in text for text in texts)
+
+
+def test_counters_that_are_scraped_during_a_pass_never_decrease(loader: sm.Loader) -> None:
+    registry = client.CollectorRegistry()
+    prometheus.register(loader, registry=registry)
+    names = [f"shardmill_loader_{name}_seconds_total" for name in ("elapsed", "startup", "trainer", "plan_wait")]
+    before = [0.0] * 5
+    for _ in range(3):
+        for _ in loader:
+            now = [registry.get_sample_value(name, {"rank": "1"}) or 0 for name in names]
+            now.append(registry.get_sample_value("shardmill_loader_wait_seconds_sum", {"rank": "1"}) or 0)
+            assert all(early <= late for early, late in zip(before, now, strict=True))
+            before = now
 
 
 def test_each_field_of_the_snapshot_is_exported(loader: sm.Loader) -> None:

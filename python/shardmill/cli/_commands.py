@@ -14,6 +14,7 @@ from importlib import import_module
 from io import StringIO
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from shardmill._native import __version__
 from shardmill._native.storage import redacted
@@ -189,8 +190,8 @@ def _run(arguments: Sequence[str], command: click.Command) -> int:
     except click.Abort as stop:
         raise KeyboardInterrupt from stop
     except click.ClickException as error:
-        # A value that is not valid is quoted in the message, as it was typed.
-        if isinstance(error, click.UsageError) and not isinstance(error, click.BadParameter):
+        # A value that is not valid is quoted in the message, as it was typed. A group without a command shows its help.
+        if isinstance(error, click.UsageError) and not isinstance(error, (click.BadParameter, NoArgsIsHelpError)):
             error = click.UsageError(with_options(error.format_message(), command), error.ctx)
         error.show()
         return error.exit_code

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from shardmill.errors import OptionError
 from shardmill.load._loader import Loader
-from shardmill.load._metrics import LoaderMetrics, QueueMetrics
-from shardmill.metrics._snapshot import StorageMetrics
+from shardmill.load._metrics import LoaderMetrics
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry
@@ -28,10 +27,11 @@ _PREFIX = "shardmill_loader"
 _COUNTERS = {
     "batches": "Batches delivered.",
     "rows": "Rows delivered, or packs.",
-    "bytes_read": "Bytes read from files.",
-    "elapsed_seconds": "Time during which a pass was running.",
-    "startup_seconds": "Time up to the first batch.",
-    "trainer_seconds": "Time of the trainer between two batches.",
+    "bytes_read": "Bytes of files that were asked for since the data set was opened, by all of its loaders.",
+    "elapsed_seconds": "Startup, waits and time of the trainer.",
+    "startup_seconds": "Time in iter() and next() up to the first batch.",
+    "trainer_seconds": "Time of the trainer between batches and between passes, including the current step.",
+    "plan_wait_seconds": "Time in iter() and next() for the plan of an epoch.",
     "superbatch_wait_seconds": "Time in next() without a finished superbatch.",
     "transform_wait_seconds": "Time in next() for the transform.",
     "without_room_seconds": "Time during which prefetch_bytes were in use.",
@@ -42,11 +42,26 @@ _COUNTERS = {
     "rows_without_labels": "Rows with tokens but no label.",
     "special_in_text": "Special tokens that are spelled out in texts.",
 }
-_GAUGES = {"epoch": "Epoch of the next batch.", "threads": "Decoding threads."}
-
+_GAUGES = {
+    "epoch": "Epoch of the next batch.",
+    "threads": "Decoding threads.",
+    "queue.superbatches_ready": "Finished superbatches that wait for the trainer.",
+    "queue.superbatches_ahead": "Superbatches that are finished or in the work of a thread.",
+    "queue.bytes": "Memory of superbatches ahead and of the decoded blocks that they need.",
+    "queue.bytes_limit": "prefetch_bytes of the loader.",
+}
+_STORAGE = {
+    "storage.requests": "Requests of this process to all stores, including retries and hedged requests.",
+    "storage.hedged": "Requests that were sent a second time because the first answer was late.",
+    "storage.retries": "Requests that were sent again after a temporary failure.",
+    "storage.bytes": "Bytes received from stores.",
+    "storage.cache_hits": "Ranges that were read from the local cache.",
+    "storage.cache_misses": "Ranges that the local cache did not have.",
+}
 
 #: Labels that the metrics themselves have.
 _OWN_LABELS = {"rank", "stage", "le"}
+_LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 class LoaderCollector:
@@ -108,25 +123,21 @@ class LoaderCollector:
             text: str,
             value: Callable[[LoaderMetrics], float],
         ) -> Metric:
-            made = kind(f"{_PREFIX}_{name}", text, labels=self._names)
+            made = kind(f"{_PREFIX}_{name.replace('.', '_')}", text, labels=self._names)
             for values, metrics in found:
                 made.add_metric(values, value(metrics))
             return made
 
-        for name, text in _COUNTERS.items():
+        for name, text in (_COUNTERS | _STORAGE).items():
             yield family(CounterMetricFamily, name, text, attrgetter(name))
         for name, text in _GAUGES.items():
             yield family(GaugeMetricFamily, name, text, attrgetter(name))
-        for name in (field.name for field in fields(QueueMetrics)):
-            text = f"Field {name} of QueueMetrics."
-            yield family(GaugeMetricFamily, f"queue_{name}", text, attrgetter(f"queue.{name}"))
-        for name in (field.name for field in fields(StorageMetrics)):
-            text = f"Field {name} of StorageMetrics."
-            yield family(CounterMetricFamily, f"storage_{name}", text, attrgetter(f"storage.{name}"))
         stages = CounterMetricFamily(
             f"{_PREFIX}_stage_seconds", "Time of threads by stage.", labels=[*self._names, "stage"]
         )
-        waits = HistogramMetricFamily(f"{_PREFIX}_wait_seconds", "Waits for a batch.", labels=self._names)
+        waits = HistogramMetricFamily(
+            f"{_PREFIX}_wait_seconds", "Waits for a batch; the sum includes one in progress.", labels=self._names
+        )
         for values, metrics in found:
             for name, seconds in metrics.stages.to_dict().items():
                 stages.add_metric([*values, name], seconds)
@@ -140,7 +151,7 @@ def _check_labels(labels: Any) -> None:
     """Check labels now: each later scrape would fail, and with it that of all other metrics.
 
     Raises:
-        ValueError: If they are not strings by name.
+        ValueError: If they are not strings by name, or a name is not one of Prometheus.
     """
     if labels is not None and not isinstance(labels, Mapping):
         raise OptionError(f"labels must be a mapping of names to strings, not {labels!r}")
@@ -152,6 +163,11 @@ def _check_labels(labels: Any) -> None:
                     f"the {what} of a label must be a string, not {text!r} in labels={given!r}\n"
                     f"hint: write {str(text)!r}"
                 )
+        if not _LABEL_NAME.fullmatch(name):
+            raise OptionError(
+                f"{name!r} in labels={given!r} is not a valid name of a label"
+                "\nhint: a name matches [a-zA-Z_][a-zA-Z0-9_]* and does not start with __"
+            )
 
 
 _collectors: WeakKeyDictionary[CollectorRegistry, LoaderCollector] = WeakKeyDictionary()
@@ -170,7 +186,8 @@ def register(
         labels: as for ``LoaderCollector``.
 
     Raises:
-        ValueError: If labels are not strings, or another loader of the registry has the same labels, or labels of other names.
+        ValueError: If labels are not strings, the name of one is not valid, or another loader of the registry has the same labels, or labels of
+            other names.
 
     Examples:
         >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -185,6 +202,8 @@ def register(
         >>> registry.get_sample_value("shardmill_loader_batches_total", {"rank": "0"})
         3
     """
+    if not isinstance(registry, CollectorRegistry):
+        raise OptionError(f"registry must be a prometheus_client.CollectorRegistry, not {type(registry).__name__}")
     collector = _collectors.get(registry)
     if collector is not None and _is_registered(collector, registry):
         collector.add(loader, labels=labels)

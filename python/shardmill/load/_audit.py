@@ -36,6 +36,8 @@ class Audit:
     sequence: int = 0
 
     def __add__(self, other: Audit) -> Audit:
+        if not isinstance(other, Audit):
+            return NotImplemented
         return Audit(
             self.rows + other.rows, (self.set + other.set) % _MODULUS, (self.sequence + other.sequence) % _MODULUS
         )

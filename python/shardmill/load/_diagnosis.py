@@ -8,6 +8,7 @@ from typing import Any
 from shardmill._threads import default_threads
 from shardmill.load._metrics import LoaderMetrics
 from shardmill.metrics._snapshot import Snapshot
+from shardmill.metrics._waits import WaitTimes
 
 #: A trainer that waits for a smaller share of the time needs no hint.
 _STARVED = 0.05
@@ -26,10 +27,11 @@ class Diagnosis(Snapshot):
             because ``prefetch_bytes`` were in use). ``None`` if the trainer waited less than 5 % of the time.
         hint: the one change that would help.
         threads: decoding threads; 0 means the calling thread.
-        threads_busy: average number of decoding threads that were computing, or the share of the time that the calling thread was.
-        storage_idle: lower bound of the share of time during which no thread waited for a read.
+        threads_busy: average number of decoding threads that were computing during the pass, or the share of its time that the calling thread
+            was.
+        storage_idle: lower bound of the share of the time of the pass during which no thread waited for a read.
         wait_seconds: time that the trainer waited.
-        trainer_seconds: time between the calls of ``next()``.
+        trainer_seconds: time of the trainer between the calls of ``next()``, and since the pass before.
         startup_seconds: time up to the first batch of the loader; it counts as neither.
     """
 
@@ -61,18 +63,22 @@ class Diagnosis(Snapshot):
         return f"starved {waited}; {self.stage} is the bottleneck: {busy}; hint: {self.hint}"
 
 
-def diagnose(window: LoaderMetrics, *, startup_seconds: float, is_remote: bool) -> Diagnosis:
+def diagnose(
+    window: LoaderMetrics, *, startup_seconds: float, between_seconds: float = 0.0, is_remote: bool
+) -> Diagnosis:
     """Judge the time between two snapshots.
 
     Args:
         window: the difference of the snapshots.
         startup_seconds: time up to the first batch of the loader.
+        between_seconds: time between passes, in which no thread had work.
         is_remote: whether threads wait for a store, so that more of them read than compute.
     """
-    if window.wait.seconds == window.wait.count == 0:
+    if window.wait.count == 0:
         # What follows the only batch is not a step of a trainer.
-        window = replace(window, trainer_seconds=0.0)
-    wait, elapsed = window.wait.seconds, max(window.elapsed_seconds, 1e-9)
+        window = replace(window, trainer_seconds=0.0, wait=WaitTimes())
+    window = replace(window, elapsed_seconds=max(window.elapsed_seconds - between_seconds, 1e-9))
+    wait, elapsed = window.wait.seconds, window.elapsed_seconds
     starved = wait / max(wait + window.trainer_seconds, 1e-9)
     threads = max(window.threads, 1)
     stages = window.stages.to_dict()
@@ -98,18 +104,18 @@ def _stage(window: LoaderMetrics, work: dict[str, Any], computing: float, is_rem
     """Return the stage for which the trainer waited.
 
     Args:
-        window: the difference of two snapshots.
+        window: the difference of two snapshots, without the time between passes.
         work: seconds of the stages that compute.
         computing: share of the time of all threads that they spent computing.
         is_remote: whether more threads read than compute.
     """
-    superbatches, transform = window.superbatch_wait_seconds, window.transform_wait_seconds
-    deliver = window.wait.seconds - superbatches - transform
-    if transform > max(superbatches, deliver):
-        return "transform"
-    if deliver > superbatches:
-        return "deliver"
-    elapsed, threads = max(window.elapsed_seconds, 1e-9), max(window.threads, 1)
+    superbatches = window.superbatch_wait_seconds
+    waits = {"transform": window.transform_wait_seconds, "plan": window.plan_wait_seconds}
+    waits["deliver"] = window.wait.seconds - superbatches - sum(waits.values())
+    longest = max(waits, key=lambda name: waits[name])
+    if waits[longest] > superbatches:
+        return longest
+    elapsed, threads = window.elapsed_seconds, max(window.threads, 1)
     fetch = window.stages.fetch / elapsed
     # A thread that waits for a store leaves its core to another one, so reading and computing add up only on a local disk.
     fetching = min(1 - computing, fetch if is_remote else fetch / threads)

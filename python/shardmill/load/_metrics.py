@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from shardmill.load._trainer_time import TrainerTime
 from shardmill.metrics._snapshot import Snapshot, StageSeconds, StorageMetrics, state
-from shardmill.metrics._waits import Histogram, WaitTimes
+from shardmill.metrics._waits import WaitTimes
 from shardmill.storage._configure import metrics as storage_metrics
 
 
@@ -35,6 +37,8 @@ class QueueMetrics(Snapshot):
 class LoaderMetrics(Snapshot):
     """Counters of a ``Loader``, over all its passes or between two calls.
 
+    What is read as an Arrow stream counts in ``bytes_read`` and ``storage`` alone.
+
     Attributes:
         rank: rank of this process.
         world_size: number of ranks.
@@ -45,11 +49,14 @@ class LoaderMetrics(Snapshot):
         rows: rows delivered, or packs.
         bytes_read: bytes of files that were asked for since the data set was opened: footers, columns of the filter and data, for all loaders of
             this ``Dataset`` or ``Mixture``. Ranges found in the local cache count as well. ``storage.bytes`` counts what stores have sent.
-        elapsed_seconds: seconds during which a pass was running.
-        startup_seconds: time up to the first batch of the loader. It does not count as a wait.
-        trainer_seconds: time between two calls of ``next()`` within a pass.
-        wait: time inside ``next()``, except for the first batch of the loader.
-        superbatch_wait_seconds: time in ``next()`` without a finished superbatch; it includes that of the first batch.
+        elapsed_seconds: startup, waits and time of the trainer. It increases until the newest pass has ended or is closed.
+        startup_seconds: time in ``iter()`` and ``next()`` up to the first batch of the loader. It does not count as a wait.
+        trainer_seconds: time of the trainer between these calls, including the current step. The time between two passes is added when the
+            second one begins.
+        wait: time inside ``iter()`` and ``next()`` after the first batch of the loader, including a call that has not returned. The histogram
+            has one wait for each batch.
+        plan_wait_seconds: time in ``iter()`` and ``next()`` for the plan of an epoch; like the next two, it includes that of the first batch.
+        superbatch_wait_seconds: time in ``next()`` without a finished superbatch.
         transform_wait_seconds: time in ``next()`` for the transform: its own time, or the wait for its workers.
         without_room_seconds: time during which no superbatch was begun because ``prefetch_bytes`` were in use.
         stages: seconds of threads by stage.
@@ -75,6 +82,7 @@ class LoaderMetrics(Snapshot):
     startup_seconds: float = 0.0
     trainer_seconds: float = 0.0
     wait: WaitTimes = field(default_factory=WaitTimes)
+    plan_wait_seconds: float = 0.0
     superbatch_wait_seconds: float = 0.0
     transform_wait_seconds: float = 0.0
     without_room_seconds: float = 0.0
@@ -89,6 +97,9 @@ class LoaderMetrics(Snapshot):
     special_in_text: int = 0
 
 
+#: Counters at one point in time, and the nanoseconds between passes up to then.
+Mark = tuple[LoaderMetrics, int]
+
 _STAGES = [item.name for item in fields(StageSeconds)]
 _COUNTS = ("blocks_decoded", "superbatches", "tokens", "text_bytes", "rows_without_labels", "special_in_text")
 
@@ -98,26 +109,20 @@ class Counters:
 
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self.clock = clock
+        self.time = TrainerTime(clock)
         self.rows = 0
         self.batches = 0
-        self.startup = 0
-        self.trainer = 0
-        self.waits = Histogram()
         #: Time of the transform, summed over its workers, and the part for which the trainer waited.
         self.transform = 0
         self.transform_wait = 0
+        #: Time in which the calling thread planned.
         self.plan = 0
-        #: When the trainer asked for a batch, and when it got the one before; 0 outside of a pass.
-        self.asked = self.returned = 0
-        self.has_started = False
         self.storage_before = storage_metrics()
         #: Start of the time that ``diagnosis`` judges, and the last ``metrics(since_last=True)``.
-        self.judged_from: LoaderMetrics | None = None
+        self.judged_from: Mark | None = None
         self.last_metrics: LoaderMetrics | None = None
-        self._elapsed = 0
         self._ended: dict[str, float] = {}
-        #: By identity: the pass, and when it began; ``None`` once a newer pass has superseded it.
-        self._running: dict[int, tuple[Any, int | None]] = {}
+        self._running: dict[int, Any] = {}
         self._process, self._own_lock = os.getpid(), threading.RLock()
 
     @property
@@ -128,49 +133,34 @@ class Counters:
             self._process, self._own_lock = os.getpid(), threading.RLock()
         return self._own_lock
 
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """Count the time of the block as planning, for which the trainer waits."""
+        self.time.ask()
+        try:
+            yield
+        finally:
+            self.plan += self.time.planned()
+
     def begin(self, native: Any) -> None:
         """Start a pass."""
         with self._lock:
-            now = self.clock()
-            for older, start in self._running.values():
-                self._elapsed += _since(start, now)
-                self._running[id(older)] = (older, None)
-            self._running[id(native)] = (native, now)
+            self._running[id(native)] = native
 
     def end(self, native: Any) -> None:
         """End a pass."""
         with self._lock:
-            _, start = self._running.pop(id(native), (native, None))
-            self._elapsed += _since(start, self.clock())
+            self._running.pop(id(native), None)
             _add(self._ended, native.metrics())
 
-    def waited(self) -> None:
-        """The trainer gets the batch that it asked for. One call a batch, so this is written for speed."""
-        asked, returned, ended = self.asked, self.returned, self.clock()
-        if self.has_started:
-            if returned:
-                self.trainer += asked - returned
-            self.waits.add(ended - asked)
-        else:
-            self.has_started = True
-            self.startup += ended - asked
-        # What was counted here is not time of the trainer.
-        self.returned = self.clock()
-
-    def finish(self) -> None:
-        """The trainer asked for a batch, and there is none."""
-        if self.returned:
-            self.trainer += self.asked - self.returned
-            self.returned = 0
-
-    def report(self, **given: Any) -> LoaderMetrics:
+    def report(self, *, prefetch_bytes: int = 0, **given: Any) -> LoaderMetrics:
         """Return all totals, including those of running passes, with the fields that the loader knows."""
         running: dict[str, float] = {}
         with self._lock:
-            sums, elapsed = dict(self._ended), self._elapsed
-            for native, start in list(self._running.values()):
+            sums = dict(self._ended)
+            for native in list(self._running.values()):
                 _add(running, native.metrics())
-                elapsed += _since(start, self.clock())
+            startup, wait, trainer = self.time.totals()
         _add(sums, running)
         stages = {name: float(sums.get(name, 0.0)) for name in _STAGES}
         stages["plan"] += self.plan / 1e9
@@ -178,10 +168,11 @@ class Counters:
         return LoaderMetrics(
             rows=self.rows,
             batches=self.batches,
-            elapsed_seconds=elapsed / 1e9,
-            startup_seconds=self.startup / 1e9,
-            trainer_seconds=self.trainer / 1e9,
-            wait=self.waits.times(),
+            elapsed_seconds=(startup + wait + trainer) / 1e9,
+            startup_seconds=startup / 1e9,
+            trainer_seconds=trainer / 1e9,
+            wait=replace(self.time.waits.times(), seconds=wait / 1e9),
+            plan_wait_seconds=self.plan / 1e9,
             superbatch_wait_seconds=sums.get("wait_seconds", 0.0),
             transform_wait_seconds=self.transform_wait / 1e9,
             without_room_seconds=sums.get("without_room_seconds", 0.0),
@@ -190,7 +181,7 @@ class Counters:
                 superbatches_ready=int(running.get("superbatches_ready", 0)),
                 superbatches_ahead=int(running.get("superbatches_ahead", 0)),
                 bytes=int(running.get("bytes_ahead", 0)),
-                bytes_limit=int(running.get("bytes_limit", 0)),
+                bytes_limit=prefetch_bytes,
             ),
             storage=storage_metrics() - self.storage_before,
             **{name: int(sums.get(name, 0)) for name in _COUNTS},
@@ -203,10 +194,6 @@ class Counters:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__()
-
-
-def _since(start: int | None, now: int) -> int:
-    return 0 if start is None else now - start
 
 
 def _add(sums: dict[str, float], more: dict[str, float]) -> None:

@@ -57,20 +57,21 @@ class Pass(Iterator[Any]):
     def __init__(self, position: Position, batches: Iterator[Any], counters: Counters) -> None:
         self._position, self._batches, self._counters = position, batches, counters
         self._is_profiled = _profiler()
-        counters.returned = 0
+        counters.time.owner = position
         _unfinished.add(self)
 
     def __next__(self) -> Any:
-        counters = self._counters
-        counters.asked = counters.clock()
+        time = self._counters.time
+        time.ask()
         try:
             batch = next(self._batches) if self._is_profiled is None or not self._is_profiled() else self._marked()
-        except StopIteration:
+        except BaseException as error:
+            time.leave()
             # A generator that has raised ends silently when it is continued.
-            if self._position.is_superseded:
+            if isinstance(error, StopIteration) and self._position.is_superseded:
                 raise self._position.superseded() from None
             raise
-        counters.waited()
+        time.got()
         return batch
 
     def _marked(self) -> Any:

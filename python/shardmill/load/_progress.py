@@ -1,4 +1,4 @@
-"""What a loader tells about its speed."""
+"""The metrics of a loader, and the diagnosis of what limits its speed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from shardmill.load._diagnosis import Diagnosis, diagnose
-from shardmill.load._metrics import Counters, LoaderMetrics
+from shardmill.load._metrics import Counters, LoaderMetrics, Mark
 
 if TYPE_CHECKING:
     from shardmill.data._dataset import Dataset
@@ -25,6 +25,7 @@ class LoaderProgress:
     _rank: int
     _world_size: int
     _threads: int
+    _prefetch_bytes: int
     _transform: Transforming | None
 
     def metrics(self, *, since_last: bool = False) -> LoaderMetrics:
@@ -47,6 +48,7 @@ class LoaderProgress:
             True
         """
         now = self._counters.report(
+            prefetch_bytes=self._prefetch_bytes,
             rank=self._rank,
             world_size=self._world_size,
             epoch=self._position.epoch,
@@ -63,7 +65,8 @@ class LoaderProgress:
         """Return how long the trainer waited for data in the current pass, or in the last one, and which stage held it.
 
         The time up to the first batch of the loader is not judged; ``startup_seconds`` has it. The first batch of a later epoch is, because the
-        trainer is running then. At the end of each epoch, the logger ``shardmill.load`` gets the diagnosis as a line of level INFO.
+        trainer is running then, and so is the time of the trainer since the pass before. At the end of each epoch, the logger ``shardmill.load``
+        gets the diagnosis as a line of level INFO.
 
         Examples:
             >>> import pyarrow as pa, pyarrow.parquet as pq
@@ -73,12 +76,17 @@ class LoaderProgress:
             >>> print(loader.diagnosis())
             nothing to judge: less than two batches were taken
         """
-        now = self.metrics()
-        window = now - (self._counters.judged_from or now)
-        return diagnose(window, startup_seconds=now.startup_seconds, is_remote=self._dataset._native.is_remote)
+        now, between = self._mark()
+        before, between_before = self._counters.judged_from or (now, between)
+        return diagnose(
+            now - before,
+            startup_seconds=now.startup_seconds,
+            between_seconds=(between - between_before) / 1e9,
+            is_remote=self._dataset._native.is_remote,
+        )
 
-    def _judge_from_here(self) -> None:
-        self._counters.judged_from = self.metrics()
+    def _mark(self) -> Mark:
+        return self.metrics(), self._counters.time.between
 
     def _log_epoch(self, epoch: int) -> None:
         if _logger.isEnabledFor(logging.INFO):

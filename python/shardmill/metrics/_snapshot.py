@@ -83,6 +83,8 @@ class StorageMetrics(Snapshot):
     cache_misses: int = 0
 
     def __add__(self, other: StorageMetrics) -> StorageMetrics:
+        if not isinstance(other, StorageMetrics):
+            return NotImplemented
         return StorageMetrics(
             **{item.name: getattr(self, item.name) + getattr(other, item.name) for item in fields(self)}
         )

@@ -103,6 +103,8 @@ class WaitTimes(Snapshot):
         return {"seconds": self.seconds, "count": self.count, "p50": self.p50, "p95": self.p95, "p99": self.p99}
 
     def __add__(self, other: WaitTimes) -> WaitTimes:
+        if not isinstance(other, WaitTimes):
+            return NotImplemented
         return WaitTimes(
             seconds=self.seconds + other.seconds, histogram=tuple(map(add, self.histogram, other.histogram))
         )

@@ -52,6 +52,23 @@ def test_rows_are_taken_by_whole_numbers(data):
         ds[1:3]
 
 
+def test_wrong_call_is_told_by_the_name_of_the_class_that_users_know(data):
+    loader = sm.Loader(data, output="numpy")
+    for name in (
+        "metrics",
+        "diagnosis",
+        "skip",
+        "set_epoch",
+        "state_dict",
+        "load_state_dict",
+        "explain",
+        "explain_table",
+        "audit",
+    ):
+        with pytest.raises(TypeError, match=rf"^Loader\.{name}\(\) takes"):
+            getattr(loader, name)(1, 2, 3)
+
+
 def test_state_that_was_refused_leaves_the_lanes_as_they_were(data):
     state = sm.Loader(data, shuffle=True, seed=1, lanes=3, output="numpy").state_dict()
     loader = sm.Loader(data, shuffle=True, seed=2, output="numpy")

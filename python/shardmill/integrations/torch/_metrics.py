@@ -16,7 +16,7 @@ class WorkerMetrics:
         batches_read: number of batches delivered.
         bytes_read: bytes requested from storage, including footers and columns used by filters.
         files_read: number of files of the data set, if any rows were delivered.
-        elapsed_sec: seconds during which a pass was running.
+        elapsed_sec: seconds since the first pass; see ``elapsed_seconds`` of ``LoaderMetrics``.
     """
 
     worker_id: int = 0
