@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -73,8 +74,17 @@ class Ledger:
         """Return the counters for a state, without the rows themselves."""
         return {"policy": self.policy, "count": self._earlier + len(self.rows), "digest": f"{self._digest:032x}"}
 
-    def load(self, state: Any) -> None:
+    @staticmethod
+    def is_state(state: Any) -> bool:
+        """Tell whether ``load`` accepts ``state``."""
+        if not isinstance(state, dict):
+            return state is None
+        count, digest = state.get("count"), state.get("digest")
+        is_count = type(count) is int and count >= 0
+        return is_count and isinstance(digest, str) and re.fullmatch("[0-9a-f]{32}", digest) is not None
+
+    def load(self, state: dict[str, Any] | None) -> None:
         """Continue counting from ``state``, or from zero without one."""
         self.restart()
-        if isinstance(state, dict) and isinstance(state.get("count"), int) and isinstance(state.get("digest"), str):
+        if state is not None:
             self._earlier, self._digest = state["count"], int(state["digest"], 16)

@@ -42,7 +42,21 @@ class LoaderPosition:
         """Move to the start of ``epoch``. If the loader is already in this epoch, its position is kept.
 
         This is never required: a pass that ends moves to the next epoch by itself. A pass that continues after this call ends in its own epoch,
-        and until then ``state_dict`` refers to that epoch.
+        and until then ``state_dict`` refers to that epoch. Call it on all ranks.
+
+        Args:
+            epoch: number of the epoch, from 0.
+
+        Raises:
+            ValueError: If ``epoch`` is not an integer of at least 0.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, shuffle=True)
+            >>> loader.set_epoch(3)
+            >>> loader.state_dict()["epoch"]
+            3
         """
         epoch = at_least("epoch", epoch, 0)
         self._asked = None
@@ -63,11 +77,16 @@ class LoaderPosition:
         """Continue the next pass after the last batch recorded in ``state``, on any number of ranks and threads.
 
         Iterators that are not advanced do not change the position. Every returned batch counts, even one from ``next(iter(loader))``:
-        ``state_dict`` includes it, and the next pass of this epoch continues after it.
+        ``state_dict`` includes it, and the next pass of this epoch continues after it. If the state is rejected or cannot be loaded, the loader
+        is unchanged.
+
+        Args:
+            state: what ``state_dict`` returned, also after a round trip through JSON.
 
         Raises:
-            CheckpointMismatchError: If the data set, filter, seed, shuffle, window or lanes differ from those of the
-                state. It is a ``ValueError``. The loader is unchanged.
+            shardmill.CheckpointMismatchError: If the state is not valid, or was saved with another data set, filter, seed, shuffle, window,
+                lanes, mixture, packing or version. It is a ``ValueError``.
+            shardmill.StorageError: If rows are packed and their lengths cannot be read.
         """
         state = parsed(state)
         if state["order_version"] != _native.ORDER_VERSION:
@@ -86,24 +105,25 @@ class LoaderPosition:
             mixture_state.check_position(state, self._plan(state["epoch"]).num_places)
             if self._packed is None:
                 mixture_state.check_consumed(state, self._row_plan())
-        except CheckpointMismatchError:
+            self._normalize(position)
+        except BaseException:
+            # Planning reads files, and may be interrupted.
             self._lanes, self._rows = before
             raise
         self._position, self._asked = position, None
         self._newest_pass += 1
         self._ledger.load(state.get("bad_rows"))
         self._audits.clear()
-        self._normalize(self._position)
 
     def skip(self, steps: int) -> None:
         """Move past ``steps`` steps of all ranks without reading them, for example past a loss spike. The time does not depend on ``steps``.
 
-        There is one exception: with ``plan="epoch"`` and shuffled or mixed rows, epochs have different numbers of packs, and each epoch in
-        between is planned.
+        There are two exceptions, both with packing and shuffled or mixed rows. With ``plan="epoch"``, epochs have different numbers of packs,
+        and each epoch in between is planned. With ``plan="ahead"``, the next batch follows from the token counts of each pass in between.
 
         As after ``load_state_dict``, the position counts from the last returned batch, the next pass continues there, and older iterators are no
-        longer valid. ``state_dict`` equals that of a loader that has consumed the steps. Skipped rows are in no audit and no list of bad rows.
-        Call it on all ranks. At the end of an epoch, skipping continues in the next one.
+        longer valid. ``state_dict`` equals that of a loader that has consumed the steps, except for ``bad_rows``: skipped rows are in no
+        audit and no list of bad rows. Call it on all ranks. At the end of an epoch, skipping continues in the next one.
 
         Raises:
             ValueError: If ``steps`` is negative, or an epoch has no steps.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardmill.errors import CheckpointMismatchError
+from shardmill.load._bad_rows import Ledger
 from shardmill.load._checks import MOST_LANES
 
 STATE_VERSION = 1
@@ -113,7 +114,7 @@ class OrderSettings:
         if self.packing is not None:
             raise CheckpointMismatchError(message)
         # The rows are the same.
-        warnings.warn(f"{message}: the same rows have other tokens", stacklevel=4)
+        warnings.warn(f"{message}: the same rows may have other tokens or labels", stacklevel=4)
 
     def _check_images(self, saved: Any) -> None:
         if saved == self.images:
@@ -197,6 +198,8 @@ def parsed(state: Any) -> dict[str, Any]:
         )
     if not isinstance(state.get("packing"), dict | None):
         raise CheckpointMismatchError(f"the state is damaged: packing is {state['packing']!r}")
+    if not Ledger.is_state(state.get("bad_rows")):
+        raise CheckpointMismatchError(f"the state is damaged: bad_rows is {state['bad_rows']!r}")
     # The number of packs is checked by the loader.
     most = 2**63 - 1 if state.get("packing") else state["rows"]
     if not 0 <= state["consumed"] <= most or not 0 <= state["epoch"] < 2**63:

@@ -196,6 +196,11 @@ def test_lanes_of_the_first_run_are_its_world_size(path: Path) -> None:
         {"dataset": "x", "file_digests": ["a"]},
         {"dataset": "x", "file_digests": None},
         {"files": 2**70},
+        {"bad_rows": 5},
+        {"bad_rows": {"policy": "skip", "count": -1, "digest": "0" * 32}},
+        {"bad_rows": {"policy": "skip", "count": True, "digest": "0" * 32}},
+        {"bad_rows": {"policy": "skip", "count": 1, "digest": "zz"}},
+        {"bad_rows": {"policy": "skip", "count": 1}},
     ],
 )
 def test_damaged_state_is_refused_as_what_it_is(path: Path, state: dict[str, Any], change: dict[str, Any]) -> None:
@@ -205,6 +210,26 @@ def test_damaged_state_is_refused_as_what_it_is(path: Path, state: dict[str, Any
 def test_state_without_one_of_its_entries_is_refused(path: Path, state: dict[str, Any]) -> None:
     for name in state:
         refusal(numpy_loader(path), {key: value for key, value in state.items() if key != name})
+
+
+@pytest.mark.parametrize("failure", [OSError("the disk is gone"), KeyboardInterrupt()])
+def test_state_that_could_not_be_planned_changes_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    state = numpy_loader(path, rank=0, world_size=4, batch_size=2).state_dict()
+    loader = numpy_loader(path, batch_size=4)
+    before, batches = loader.state_dict(), [batch["id"].tolist() for batch in loader]
+    loader.set_epoch(0)
+
+    def fails(_epoch: int) -> Any:
+        raise failure
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loader, "_plan", fails)
+        with pytest.raises(type(failure)):
+            loader.load_state_dict(state)
+    assert loader.state_dict() == before
+    assert [batch["id"].tolist() for batch in loader] == batches
 
 
 @pytest.mark.parametrize("thing", [None, {}, [], "state", 3])
