@@ -2,7 +2,68 @@
 
 from __future__ import annotations
 
-from shardmill.errors import EngineError
+import pickle
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from shardmill.errors import EngineError, OptionError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ProcessPoolExecutor
+
+_function: Callable[..., Any]
+
+
+class WorkerPool:
+    """Processes that each receive a function once. Ctrl-C does not reach them: the caller handles it and closes the pool.
+
+    Args:
+        function: the function of the user.
+        workers: number of processes.
+
+    Raises:
+        ValueError: If the function cannot be sent to other processes.
+    """
+
+    def __init__(self, function: Callable[..., Any], workers: int) -> None:
+        # Without workers these imports are not needed.
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        try:
+            pickled = pickle.dumps(function)
+        except Exception as error:
+            raise OptionError(
+                f"transform cannot be sent to other processes: {error}\n"
+                "hint: define it at the top level of a module, or use workers=0"
+            ) from error
+        # This process already runs threads: a forked child could inherit a lock that is never released.
+        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        self._executor: ProcessPoolExecutor = ProcessPoolExecutor(
+            workers, mp_context=multiprocessing.get_context(method), initializer=_start, initargs=(pickled,)
+        )
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Run ``call(function, *arguments)`` in a worker.
+
+        Raises:
+            concurrent.futures.process.BrokenProcessPool: If a worker has died.
+        """
+        return self._executor.submit(_called, call, *arguments)
+
+    def close(self, *, is_done: bool) -> None:
+        """End the workers. Unless all results have arrived, running calls are stopped and not waited for."""
+        if not is_done:
+            self._terminate()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _terminate(self) -> None:
+        for process in list((getattr(self._executor, "_processes", None) or {}).values()):
+            process.terminate()
+        # A worker that is stopped while it sends a result leaves a part of it in the pipe. Once no writer is left, the reader stops waiting.
+        if (results := getattr(self._executor, "_result_queue", None)) is not None:
+            results._writer.close()
 
 
 def worker_died(owner: str) -> EngineError:
@@ -11,3 +72,14 @@ def worker_died(owner: str) -> EngineError:
         f"a worker of {owner} died, or could not start\n"
         'hint: it may have had too little memory; a script that starts workers needs `if __name__ == "__main__":`'
     )
+
+
+def _start(pickled: bytes) -> None:
+    """Run once in each worker."""
+    global _function
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _function = pickle.loads(pickled)
+
+
+def _called(call: Callable[..., Any], *arguments: Any) -> Any:
+    return call(_function, *arguments)

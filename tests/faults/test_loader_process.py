@@ -271,6 +271,56 @@ def test_left_pass_ends_its_transform_workers(tmp_path: Path) -> None:
     wait_until(lambda: not multiprocessing.active_children())
 
 
+def never_returns(batch: dict[str, Any]) -> None:
+    if batch["id"][0] > 0:
+        time.sleep(3600)
+
+
+def test_left_pass_does_not_wait_for_the_transforms_that_run(tmp_path: Path) -> None:
+    rows = write_files(tmp_path / "rows", [400], row_group=5)
+    passing: Any = iter(numpy_loader(rows, batch_size=4, transform=never_returns, transform_workers=2))
+    assert next(passing) is None
+    passing.close()
+    wait_until(lambda: not multiprocessing.active_children())
+
+
+def is_interrupt_ignored(_batch: dict[str, Any]) -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_ctrl_c_does_not_reach_the_workers_of_a_transform(tmp_path: Path) -> None:
+    rows = write_files(tmp_path / "rows", [40], row_group=5)
+    assert all(numpy_loader(rows, batch_size=4, transform=is_interrupt_ignored, transform_workers=2))
+
+
+class CountsPickles:
+    """A function that knows how often it was sent."""
+
+    sent = 0
+
+    def __call__(self, batch: dict[str, Any]) -> int:
+        return len(batch["id"])
+
+    def __reduce__(self) -> Any:
+        CountsPickles.sent += 1
+        return CountsPickles, ()
+
+
+def test_function_of_a_transform_is_not_sent_with_every_batch(tmp_path: Path) -> None:
+    rows = write_files(tmp_path / "rows", [400], row_group=5)
+    loader = numpy_loader(rows, batch_size=4, transform=CountsPickles(), transform_workers=2)
+    CountsPickles.sent = 0
+    assert list(loader) == [4] * 100
+    assert CountsPickles.sent == 1
+
+
+def test_function_that_cannot_be_sent_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    rows = write_files(tmp_path / "rows", [40], row_group=5)
+    loader = numpy_loader(rows, batch_size=4, transform=lambda batch: batch, transform_workers=1)
+    with pytest.raises(sm.OptionError, match="hint: define it at the top level of a module"):
+        next(iter(loader))
+
+
 def test_process_ends_with_unfinished_passes(tmp_path: Path) -> None:
     rows = write_files(tmp_path / "rows", [40_000], row_group=500)
     code = (

@@ -80,7 +80,9 @@ def images() -> sm.Images:
 
 
 def job(**options: Any) -> str:
-    return json.dumps(Pipeline(**{"source": TableSource("a.parquet"), "sink": ParquetSink("out"), **options})._spec())
+    return json.dumps(
+        Pipeline(**{"source": TableSource("a.parquet"), "sink": ParquetSink("out"), **options})._spec()[0]
+    )
 
 
 @pytest.fixture(autouse=True)

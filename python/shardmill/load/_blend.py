@@ -93,7 +93,10 @@ def nested(outer: Blend, inner: Sequence[Blend | None]) -> Blend:
     changing = [blend for blend in (outer, *inner) if blend is not None and len(blend.stages) > 1]
     if outer.counts is not None:
         if any(blend is not None and len(blend.stages) > 1 for blend in inner):
-            raise OptionError("a mixture whose weights change can be part of one with weights only")
+            raise OptionError(
+                "a mixture whose weights change can only be a source of a mixture with weights\n"
+                "hint: give the outer mixture weights in place of repeats or counts"
+            )
         counts: list[int] = []
         for count, blend in zip(outer.counts, inner, strict=True):
             counts += [count] if blend is None else apportioned(count, blend.stages[0][1])
@@ -155,7 +158,9 @@ def _stage(stage: Any) -> tuple[int, Any]:
         row, weights = stage
         row = operator.index(row)
     except (TypeError, ValueError):
-        raise OptionError(f"weights that change are a list of (row, weights), and {stage!r} is none") from None
+        raise OptionError(
+            f"weights that change must be a list of (row, weights); {stage!r} is not such a pair"
+        ) from None
     if not 0 <= row < 2**62:
         raise OptionError(f"the rows of weights are from 0 up to 2^62, not {row}")
     return row, weights

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from shardmill._choices import check_choice
+from shardmill._option_values import flag
 from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, checked_stall_seconds
 from shardmill._threads import checked_threads
@@ -139,9 +140,23 @@ class Output:
 class Transform:
     """A function that is called with each batch, in order.
 
+    An exception of the function is raised at the position of its batch, with a note that names the batch. When a pass ends early, calls that are
+    still running in workers are stopped.
+
     Attributes:
-        function: called with a batch; returns the batch to deliver. With workers, the function, batches and results must be picklable.
+        function: called with a batch; returns the batch to deliver. With workers, the function, batches and results must be picklable; the
+            function is sent to each worker once in a pass.
         workers: number of worker processes that run the function; 0 runs it in the process of the loader.
+
+    Raises:
+        ValueError: If ``function`` is not callable, or ``workers`` is negative.
+
+    Examples:
+        >>> import pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
+        >>> pq.write_table(pa.table({"x": [1, 2, 3]}), "three.parquet")
+        >>> transform = sm.Transform(lambda batch: batch["x"] * 10)
+        >>> [batch.tolist() for batch in sm.Loader("three.parquet", output="numpy", transform=transform)]
+        [[10, 20, 30]]
     """
 
     function: Callable[[Any], Any]
@@ -160,11 +175,19 @@ class Runtime:
 
     Attributes:
         threads: number of native decoding threads; by default, the number of cores available to this rank. With 0, the calling thread decodes.
-        prefetch_bytes: maximum size of the decoded data that waits for the trainer, such as ``"192MiB"``.
-        device: copy torch tensors to this device, one batch ahead.
-        pin_memory: put torch tensors in page-locked memory.
-        stall_seconds: warn if a batch takes longer than this, and report the activity of each thread; ``None`` never warns.
+        prefetch_bytes: maximum size of the decoded data that waits for the trainer, in bytes or as text such as ``"192MiB"``.
+        device: copy torch tensors to this device, such as ``"cuda:0"``, one batch ahead.
+        pin_memory: put torch tensors in page-locked memory, from which they can be copied to a GPU asynchronously.
+        stall_seconds: warn if a batch takes longer than this many seconds, and report the activity of each thread; ``None`` never warns.
         audit: compute checksums of the delivered rows, for ``Loader.audit``.
+
+    Raises:
+        ValueError: If a setting has an invalid value. ``Loader`` raises it for a ``device`` or ``pin_memory`` without torch batches.
+
+    Examples:
+        >>> import shardmill as sm
+        >>> sm.Runtime(threads=4, prefetch_bytes="64MiB").prefetch_bytes
+        67108864
     """
 
     threads: int | None = None
@@ -178,6 +201,8 @@ class Runtime:
         checked_threads(self.threads)
         object.__setattr__(self, "prefetch_bytes", byte_count(self.prefetch_bytes, "prefetch_bytes"))
         checked_stall_seconds(self.stall_seconds)
+        for name in ("pin_memory", "audit"):
+            flag(f"Runtime.{name}", getattr(self, name))
 
 
 def shuffle_of(shuffle: bool | Shuffle) -> Shuffle | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from shardmill._stall import result_of, warn_of_slow_call
-from shardmill._workers import worker_died
+from shardmill._workers import WorkerPool, worker_died
 from shardmill.errors import EngineError
 from shardmill.load._batches import Delivery, close
 from shardmill.load._metrics import Counters
@@ -57,18 +57,13 @@ class Transforming:
             close(batches)
 
     def _elsewhere(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
-        # A loader without workers does not need these imports.
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
+        # A loader without workers does not need this import.
         from concurrent.futures.process import BrokenProcessPool
 
-        # This process already runs threads: a forked child could inherit a lock that is never released.
-        context = multiprocessing.get_context(
-            "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-        )
-        pool = ProcessPoolExecutor(self.workers, mp_context=context)
+        pool = WorkerPool(self._function, self.workers)
         waiting: deque[tuple[Future[tuple[Any, int]], int, int]] = deque()
         failure: Exception | None = None
+        is_done = False
         try:
             while True:
                 try:
@@ -80,7 +75,7 @@ class Transforming:
                     failure = error
                     break
                 try:
-                    future = pool.submit(_timed, self._function, batch)
+                    future = pool.submit(_timed, batch)
                 except BrokenProcessPool:
                     # The results that arrived before, or the first batch that was lost, come first.
                     failure = _died(place(consumed))
@@ -92,9 +87,10 @@ class Transforming:
                 yield self._ready(waiting.popleft(), place)
             if failure is not None:
                 raise failure
+            is_done = True
         finally:
             close(batches)
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.close(is_done=is_done)
 
     def _ready(self, waiting: tuple[Future[tuple[Any, int]], int, int], place: Place) -> Delivery:
         from concurrent.futures.process import BrokenProcessPool

@@ -54,6 +54,8 @@ def path(tmp_path: Path) -> Path:
         {"bad_files": "ignore"},
         {"storage_options": {"key": "value"}},
         {"pin_memory": True},
+        {"pin_memory": 1},
+        {"audit": "no"},
         {"device": "cuda"},
         {"device": "tpu"},
         {"device": "cuda:x"},
