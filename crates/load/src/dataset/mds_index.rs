@@ -5,10 +5,11 @@
 use super::mds::whole;
 use crate::{Error, Result};
 use shardmill_engine::{Cancel, run_in_order};
-use shardmill_formats::mds::{Compression, Error as MdsError, INDEX_NAME, Index, RebuiltShard, rebuild_shard};
+use shardmill_formats::mds::{Compression, Error as MdsError, INDEX_NAME, Index, RebuiltShard, ShardEntry, rebuild_shard};
 use shardmill_formats::table::TableError;
 use shardmill_plan::data_files;
 use shardmill_storage::{Error as StorageError, Replace, Unpublished, store_of};
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 /// Rebuilds `index.json` of a directory from its shards, and returns the number of shards and samples that it lists.
@@ -21,7 +22,7 @@ pub fn rebuild_index(directory: &str, threads: usize, cancel: &Cancel) -> Result
     let is_shard = |name: &str| name.starts_with("shard.") && (name.ends_with(".mds") || Compression::of_path(name).is_some());
     let mut names: Vec<String> = files.into_iter().map(|file| file.relative).filter(|name| !name.contains('/') && is_shard(name)).collect();
     // If a shard exists twice, the stored file counts, not the copy that a reader decompressed.
-    let stored: Vec<String> =
+    let stored: HashSet<String> =
         names.iter().filter_map(|name| Some(name.strip_suffix(Compression::of_path(name)?.extension())?.trim_end_matches('.').to_owned())).collect();
     names.retain(|name| !stored.contains(name));
     if names.is_empty() {
@@ -58,13 +59,14 @@ fn check_old_index(directory: &str, new: &Index) -> Result<()> {
     let path = format!("{directory}/{INDEX_NAME}");
     let Ok(object) = store_of(&path)?.open(&path) else { return Ok(()) };
     let Ok(old) = Index::parse(&path, &whole(object.as_ref())?) else { return Ok(()) };
+    let shards: HashMap<&str, &ShardEntry> = new.shards.iter().map(|shard| (shard.file().basename.as_str(), shard)).collect();
     for entry in &old.shards {
         let basename = &entry.file().basename;
         let refused = |field, reason| {
             let reason = format!("{reason}; to index what is there all the same, remove `{path}` first");
             TableError::from(MdsError::Shard { path: format!("{directory}/{basename}"), field, reason })
         };
-        let Some(found) = new.shards.iter().find(|shard| shard.file().basename == *basename) else {
+        let Some(found) = shards.get(basename.as_str()) else {
             return Err(refused("basename", "the index lists it, and it is not there".to_owned()).into());
         };
         let files = [(Some(&entry.raw_data), Some(&found.raw_data)), (entry.zip_data.as_ref(), found.zip_data.as_ref())];
