@@ -26,7 +26,7 @@ from shardmill.integrations.torch import (
     create_dataloader,
 )
 from shardmill.integrations.torch._shared_file import SharedFile
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch_rows import ROWS, flat, ids_of, in_workers, loader_of, write_rows
 
 # There are more workers here than cores, on purpose.
@@ -402,6 +402,38 @@ def test_dataloader_that_would_batch_batches_says_how_to_pass_them(directory, op
     make = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader if is_stateful else DataLoader
     with pytest.raises(sm.OptionError, match=r"hint: pass DataLoader\(dataset, batch_size=None\)"):
         next(iter(make(BatchDataset(loader_of(directory)), num_workers=num_workers, **options)))
+
+
+class PlainRows(IterableDataset):
+    """Batches of a loader, without a division among workers unless ``make`` divides them."""
+
+    def __init__(self, loader=None, make=None):
+        self.loader, self.make = loader, make
+
+    def __iter__(self):
+        yield from self.make() if self.loader is None else self.loader
+
+
+def own_share(directory, is_named):
+    worker = get_worker_info()
+    share = {"rank": worker.id, "world_size": worker.num_workers} if is_named else {}
+    return sm.Loader(directory, batch_size=16, columns=["id"], tail="uneven", **share)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_loader_that_each_worker_would_deliver_whole_names_the_data_set_that_divides_it(directory, method):
+    whole, made = PlainRows(loader_of(directory)), PlainRows(make=partial(own_share, directory, False))
+    for plain in (whole, made):
+        with pytest.raises(
+            sm.OptionError, match="each of the 2 workers .* would deliver all batches(.|\n)*BatchDataset"
+        ):
+            list(in_workers(plain, 2, multiprocessing_context=method))
+    assert flat(ids_of(in_workers(whole, 1, multiprocessing_context=method))) == list(range(ROWS))
+
+
+def test_loaders_that_workers_create_with_ranks_of_their_own_deliver_each_row_once(directory):
+    plain = PlainRows(make=partial(own_share, directory, True))
+    assert sorted(flat(ids_of(in_workers(plain, 2, multiprocessing_context="fork")))) == list(range(ROWS))
 
 
 def doubled(batch):

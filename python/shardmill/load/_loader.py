@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from inspect import isfunction, unwrap
 from typing import Any
 
 from shardmill._choices import check_choice
@@ -27,7 +28,7 @@ from shardmill.load._bad_rows import BadRow, Ledger
 from shardmill.load._batches import Cutter, Delivery, SuperbatchCutter, close, cutter_of
 from shardmill.load._checks import MOST_LANES, at_least, dataset_of, tail_of, warn_of_nothing
 from shardmill.load._columns import check_fill, equal_lists, output_form
-from shardmill.load._metrics import Counters
+from shardmill.load._metrics import Counters, Mark
 from shardmill.load._mixture import Mixture
 from shardmill.load._options import (
     Output,
@@ -148,6 +149,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         transform, errors, runtime = transform_of(transform), error_policy(errors), runtime_of(runtime)
         seed = checked_seed(seed)
         self._rank, self._world_size = ranks.resolve(rank, world_size)
+        self._origin = {"made_in": os.getpid(), "has_share": None not in (rank, world_size)}
         if tail is not None:
             check_choice("tail", tail, Tail)
         self._tail_asked, self._tail = tail, tail_of(tail, self._world_size)
@@ -246,11 +248,14 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         return self._plan(self._position.epoch).batches_left(0, self._share())
 
     def __iter__(self) -> Iterator[Any]:
+        ranks.refuse_copies(**self._origin)
         return self._collated(None)
 
     def _collated(self, collate: Callable[[Any], Any] | None) -> Pass:
         """Begin a pass. An exception of ``collate`` leaves the position before its batch."""
-        self._warn_of_nothing()
+        before = self._mark()
+        with self._counters.planning():
+            self._warn_of_nothing()
         begun, self._asked = self._asked or self._position, None
         self._newest_pass += 1
         self._position = position = Position(begun.epoch, begun.consumed if begun.is_loaded else 0, begun.is_loaded)
@@ -261,9 +266,8 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         batches = self._batches(replace(position), 1, self._threads, notes)
         if self._transform is not None:
             batches = self._transform.over(batches, partial(self._described, position.epoch, position.consumed))
-        return Pass(
-            position, self._delivered(batches, position, notes, collate, number=self._newest_pass), self._counters
-        )
+        delivered = self._delivered(batches, position, notes, collate, number=self._newest_pass, before=before)
+        return Pass(position, delivered, self._counters)
 
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes unknown objects for map-style data sets, and its own error would not help.
@@ -281,21 +285,27 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         For processes that share the batches of a rank. The position of the loader does not change. The limit of bad rows counts
         those of this share.
         """
-        start = consumed + first * self._batch_size * self._world_size
-        if start >= self._plan(epoch).num_places:
+        counters, start = self._counters, consumed + first * self._batch_size * self._world_size
+        with counters.planning():
+            rows_of_epoch = self._plan(epoch).num_places
+        if start >= rows_of_epoch:
             return
         notes: _Notes = {}
-        ledger, rows_of_epoch = self._ledger.emptied(), self._plan(epoch).num_places
+        ledger = self._ledger.emptied()
         batches = self._batches(Position(epoch, start), stride, self._threads if threads is None else threads, notes)
         if self._transform is not None:
             batches = self._transform.over(batches, partial(self._described, epoch, start))
+        counters.time.ask()
         try:
             for batch, rows, place in self._cutter.staged(batches):
                 ledger.add((note for note in notes.pop(place, []) if isinstance(note, BadRow)), rows_of_epoch)
-                self._counters.rows += rows
-                self._counters.batches += 1
+                counters.rows += rows
+                counters.batches += 1
+                counters.time.got()
                 yield batch
+                counters.time.ask()
         finally:
+            counters.time.leave()
             close(batches)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -397,10 +407,11 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         collate: Callable[[Any], Any] | None,
         *,
         number: int,
+        before: Mark,
     ) -> Iterator[Any]:
-        epoch, counters, is_first = position.epoch, self._counters, not self._counters.has_started
+        epoch, counters, is_first = position.epoch, self._counters, not self._counters.time.has_started
         if not is_first:
-            self._judge_from_here()
+            counters.judged_from = before
         try:
             if number != self._newest_pass:
                 raise position.superseded()
@@ -419,19 +430,19 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
                     self._end_epoch(position)
                 counters.rows += rows
                 counters.batches += 1
-                yield batch
                 if is_first:
-                    is_first = False
-                    self._judge_from_here()
+                    is_first, counters.judged_from = False, self._mark()
+                yield batch
                 # A pass whose last batch was already counted has nothing left to miscount.
                 if number != self._newest_pass and position.epoch == epoch:
                     raise position.superseded()
             # A rank may have no rows in the last step.
             if position.epoch == epoch:
                 self._end_epoch(position)
-            counters.finish()
             self._log_epoch(epoch)
         finally:
+            if counters.time.owner is position:
+                counters.time.leave()
             close(batches)
 
     def _end_epoch(self, position: Position) -> None:
@@ -448,3 +459,10 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
 
     def __repr__(self) -> str:
         return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"
+
+
+# Python names a method by this in the error for a wrong call.
+for _part in (LoaderPosition, LoaderProgress, LoaderReports):
+    for _name, _method in vars(_part).items():
+        if isfunction(_method) and not _name.startswith("_"):
+            unwrap(_method).__qualname__ = _method.__qualname__ = f"{Loader.__name__}.{_name}"

@@ -40,6 +40,28 @@ def resolve(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return own, size
 
 
+def refuse_copies(*, made_in: int, has_share: bool) -> None:
+    """Reject iteration in a worker of a torch ``DataLoader`` that has several, each of which would deliver all batches of the rank.
+
+    Args:
+        made_in: process that created the loader.
+        has_share: whether its rank and world size were given, so that workers that create loaders may each have rows of their own.
+
+    Raises:
+        ValueError: If the batches would be delivered more than once.
+    """
+    # If torch is not imported, this process is not a worker.
+    data = sys.modules.get("torch.utils.data")
+    worker = None if data is None else data.get_worker_info()
+    if worker is None or worker.num_workers == 1 or (has_share and made_in == os.getpid()):
+        return
+    raise OptionError(
+        f"each of the {worker.num_workers} workers of this DataLoader would deliver all batches of the Loader\n"
+        "hint: pass the DataLoader shardmill.integrations.torch.BatchDataset(loader), with batch_size=None; its workers divide the "
+        "batches. If each worker has rows of its own, create its Loader in the worker, with rank= and world_size="
+    )
+
+
 def _of_this_process() -> tuple[int | None, int | None]:
     # If torch is not imported, there is no process group.
     torch = sys.modules.get("torch")
