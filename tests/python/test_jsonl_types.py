@@ -292,3 +292,24 @@ def test_half_of_a_surrogate_pair_is_named_as_such(tmp_path: Path, others: str) 
     (tmp_path / "x.jsonl").write_text(others + '{"text":"a\\ud800b"}\n')
     with pytest.raises(ValueError, match=r"is not valid JSON at byte 11: the escape is half of a surrogate pair"):
         pa.table(sm.Dataset(tmp_path / "x.jsonl"))
+
+
+@pytest.mark.parametrize("first", ["", '{"a": 1}\n', '{"a": 0.5}\n'])
+@pytest.mark.parametrize(
+    "number", [2**64 + 1, -(2**63) - 1, 10**30 + 1, 10**400], ids=lambda number: f"{len(str(number))} digits"
+)
+def test_integer_beyond_64_bits_that_no_type_holds_is_an_error_and_not_rounded(
+    tmp_path: Path, first: str, number: int
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{first}{{"a": {number}}}\n')
+    with pytest.raises(
+        FormatError, match=rf"Line {2 if first else 1} of .*a\.jsonl`: `{str(number)[:20]}.* in column `a`"
+    ):
+        list(sm.Dataset(path))
+
+
+def test_integers_beyond_64_bits_that_float64_holds_are_kept(tmp_path: Path) -> None:
+    numbers = [2**64, -(2**70), 10**22, 3 * 2**500]
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"a": {number}}}\n' for number in numbers))
+    assert [int(row["a"]) for row in sm.Dataset(tmp_path / "a.jsonl")] == numbers

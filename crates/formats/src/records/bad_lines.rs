@@ -2,7 +2,8 @@
 
 use arrow_buffer::BooleanBuffer;
 
-/// How records that cannot be parsed, and values that do not fit their column, are handled.
+/// How records that cannot be parsed, and values that do not fit their column, are handled. A quoted field of CSV that is never closed is always an
+/// error, because the records after its quote are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum BadLines {
     /// Reading stops with an error that names the file, the line and the column.

@@ -39,6 +39,11 @@ pub trait TextFormat: Debug + Send + Sync + Sized {
     fn line_of(bytes: &[u8], position: usize, first_line: u64) -> u64;
 
     fn error(&self, fault: Self::Fault, place: &Place<'_>) -> Error;
+
+    /// Whether the records after it are unknown, so that no policy can leave it out.
+    fn is_fatal(_fault: &Self::Fault) -> bool {
+        false
+    }
 }
 
 /// Decides about one bad record.
@@ -165,6 +170,9 @@ impl<F: TextFormat> TextFile<F> {
         for run in &self.runs {
             let mut bad: Vec<usize> = Vec::new();
             self.parse_all(run, |bytes, located| {
+                if F::is_fatal(&located.fault) {
+                    return Err(self.error(located, bytes, run));
+                }
                 if bad.last() != Some(&located.row) {
                     bad.push(located.row);
                     let line = F::line_of(bytes, located.position, run.first_line);
@@ -244,7 +252,10 @@ impl<F: TextFormat> TextFile<F> {
         if !distinct.is_empty() && rows > 0 {
             let bytes = read_run(self.object.as_ref(), run)?;
             let is_lenient = self.format.bad_lines() == BadLines::Null;
-            let mut judge = |located| if is_lenient { Ok(()) } else { Err(self.error(located, &bytes, run)) };
+            let mut judge = |located: Located<F::Fault>| match is_lenient && !F::is_fatal(&located.fault) {
+                true => Ok(()),
+                false => Err(self.error(located, &bytes, run)),
+            };
             let kept = KeptRows::new(self.good.get(block).and_then(Option::as_ref), selection);
             let fields = distinct.iter().filter_map(|root| projection.field(*root)).collect();
             let mut block = BlockText { bytes: &bytes, schema: &self.schema, fields, columns: &distinct, kept, rows, is_lenient };

@@ -146,16 +146,12 @@ float!(
 /// A text of this length is an integer that float64 holds exactly.
 pub(crate) const EXACT_DIGITS: usize = 15;
 
-/// Whether `text` is an integer of 64 bits that float64 rounds.
+/// Whether `text` is an integer, of any length, that float64 rounds.
 pub(crate) fn is_rounded(text: &[u8]) -> bool {
-    let integer =
-        std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().map(i128::from).or_else(|_| text.parse::<u64>().map(i128::from)).ok());
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "the loss is what is looked for; a float64 of 64 bits fits i128"
-    )]
-    integer.is_some_and(|integer| (integer as f64) as i128 != integer)
+    let Ok(text) = std::str::from_utf8(text) else { return false };
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text).trim_start_matches('0');
+    // Rust writes all digits of a float, not only those that distinguish it from its neighbors.
+    digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse::<f64>().is_ok_and(|value| format!("{value:.0}") != digits)
 }
 
 /// Whether a column of floats can hold it.
