@@ -155,6 +155,10 @@ impl TextFormat for CsvFormat {
         line_of(bytes, position, first_line)
     }
 
+    fn is_fatal(fault: &Reason) -> bool {
+        *fault == Reason::UnclosedQuote
+    }
+
     fn error(&self, fault: Reason, place: &Place<'_>) -> Error {
         let (path, line) = (place.path.clone(), place.line);
         let column = |field: usize| {

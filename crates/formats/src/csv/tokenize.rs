@@ -127,8 +127,10 @@ impl<'a> Tokenizer<'a> {
         record.push(rows, span(start, end, if self.quote.is_some() { Field::Quoted } else { Field::Plain }));
         self.record_start = end;
         self.records += 1;
-        let row = rows.len();
+        let (row, faults) = (rows.len(), rows.faults.len());
         if record.end(rows, is_wanted()) {
+            // A wrong number of fields follows from it.
+            rows.faults.truncate(faults);
             rows.faults.push(Fault { row, reason: Reason::UnclosedQuote });
         }
     }

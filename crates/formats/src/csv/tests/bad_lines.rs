@@ -73,3 +73,15 @@ fn a_file_of_bad_lines_keeps_few_reasons() {
     assert_eq!((file.quarantine().count, file.quarantine().lines.len()), (5000, 100));
     assert_eq!(read_all(&file).expect("no rows").num_rows(), 0);
 }
+
+#[test]
+fn quote_that_is_never_closed_is_an_error_under_each_policy() {
+    let schema = schema(&[("a", DataType::Int64), ("b", DataType::Utf8)]);
+    for text in ["a,b\n1,x\n2,\"y\n3,z\n4,w\n", "a,b\n1,x\n\"2,y\n3,z\n4,w\n"] {
+        for bad_lines in [BadLines::Error, BadLines::Skip, BadLines::Null] {
+            let opened = CsvFile::open(memory("a.csv", text), &schema, CsvOptions { bad_lines, ..CsvOptions::default() });
+            let error = opened.map_err(|error| error.to_string()).and_then(|file| read_all(&file).map_err(|error| error.to_string()));
+            assert_eq!(error.expect_err("a quote"), "Line 3 of `a.csv`: a quoted field is never closed", "{bad_lines:?}");
+        }
+    }
+}
