@@ -316,6 +316,17 @@ def test_file_that_links_lead_to_again_counts_once(tmp_path: Path, target: str) 
     assert report.counts("input")["samples"] == 1
 
 
+def test_file_that_several_links_of_a_directory_lead_to_counts_once(tmp_path: Path) -> None:
+    target, other = write(tmp_path / "blobs/one.parquet", 0), write(tmp_path / "blobs/two.parquet", 3)
+    (tmp_path / "in").mkdir()
+    for name, blob in (("a", target), ("b", other), ("c", target)):
+        (tmp_path / f"in/{name}.parquet").symlink_to(blob)
+    assert xs(tmp_path / "in") == xs(f"{tmp_path}/in/*") == list(range(6))
+    assert xs([tmp_path / "in", tmp_path / "blobs"]) == list(range(6))
+    named = [tmp_path / "in/a.parquet", tmp_path / "in/c.parquet"]
+    assert xs(named) == [0, 1, 2, 0, 1, 2], "a list is read as it is given"
+
+
 @pytest.mark.parametrize(
     "read",
     [

@@ -25,4 +25,14 @@ impl RealNames {
         };
         real.join(name).display().to_string()
     }
+
+    /// As [`RealNames::of`]; of a link to a file, the name of that file. A link without a target has its own name.
+    pub fn target_of(&mut self, path: &str) -> String {
+        let name = self.of(path);
+        let is_link = matches!(local_path(path), Ok(Some(_))) && fs::symlink_metadata(&name).is_ok_and(|metadata| metadata.is_symlink());
+        match is_link.then(|| fs::canonicalize(&name)) {
+            Some(Ok(target)) => target.display().to_string(),
+            _ => name,
+        }
+    }
 }

@@ -117,10 +117,11 @@ struct Candidates {
 }
 
 impl Candidates {
-    /// A file found again below another path counts once; a file named again counts again.
+    /// A file found again below another path, or by another link, counts once; a file named again counts again. Shards of an index count as often
+    /// as it lists them.
     fn add(&mut self, files: Vec<DataFile>, is_named: bool, format: Option<Format>) {
         for file in files {
-            let name = self.names.of(&file.path);
+            let name = if format.is_some() { self.names.of(&file.path) } else { self.names.target_of(&file.path) };
             let is_new = if is_named {
                 // A file that was found and is then named for the first time counts once.
                 let is_first = self.named.insert(name.clone());
