@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -55,7 +56,8 @@ def tree_of(expression: pc.Expression) -> dict[str, Any]:
     values = reader.get_batch(0)
     calls: list[_Call] = []
     node: Any = None
-    for kind, text in _metadata(reader.schema):
+    pairs = iter(_metadata(reader.schema))
+    for kind, text in pairs:
         if kind == "call":
             calls.append(_Call(text))
             continue
@@ -64,14 +66,14 @@ def tree_of(expression: pc.Expression) -> dict[str, Any]:
             continue
         if kind == "field_ref":
             node = _Column(text)
+        elif kind == "nested_field_ref":
+            node = _Column(".".join(name for _, name in islice(pairs, int(text))))
         elif kind == "literal":
             node = values.column(int(text))[0]
         elif kind == "end":
             node = _converted(calls.pop())
         else:
-            raise UnsupportedExpressionError(
-                f"{expression}: {kind} has no counterpart; filters support top-level columns only"
-            )
+            raise UnsupportedExpressionError(f"{expression}: {kind} has no counterpart")
         if calls:
             calls[-1].arguments.append(node)
     return _condition(node)
