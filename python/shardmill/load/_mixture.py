@@ -16,7 +16,7 @@ from shardmill.data._dataset import Dataset
 from shardmill.data._decodings import Decoding, decodings_of
 from shardmill.data._images import saved_images
 from shardmill.data._token_lengths import TokenLengths
-from shardmill.errors import OptionError
+from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load import _blend as blend
 from shardmill.storage._paths import PathLike
 
@@ -235,6 +235,24 @@ class Mixture:
                 f"sources {first!r} and {second!r} have different tokenizers, with the fingerprints {one} and {other}"
                 "\nhint: tokenize all sources of a mixture with the same tokenizer"
             )
+
+    def _check_packed(self, columns: Sequence[str]) -> None:
+        """Check that every source has the columns of a packing: nulls in their place are not as long as the tokens of a row.
+
+        Raises:
+            KeyError: If a source lacks one that another source has.
+        """
+        for number, (name, source) in enumerate(self._sources.items()):
+            if not self._blend.is_drawn(number) or not source._native.files:
+                continue
+            for column in columns:
+                # A column may be a path into a struct.
+                top = column if column in self.columns else column.partition(".")[0]
+                if top in self.columns and top not in source.columns:
+                    raise MissingColumnError(
+                        f"source {name!r} has no column {column!r}, which is packed, and other sources have it"
+                        '\nhint: pack columns that every source has; labels="all" of Tokenize computes labels'
+                    )
 
     def _check_sources(self) -> None:
         for number, (name, source) in enumerate(self._sources.items()):

@@ -269,6 +269,8 @@ class PackedRows:
         self._rows: load.RowPlan | None = None
         #: For endless lanes, the packs of all epochs.
         self._ahead: _native.AheadPacks | None = None
+        if not isinstance(dataset, Dataset):
+            dataset._check_packed(packing.columns)
         self.column_numbers = dataset._numbers_of(list(packing.columns))
         self._lengths_number = None if packing.lengths is None else dataset._numbers_of([packing.lengths])
         self.columns = self._pack_columns()

@@ -96,7 +96,7 @@ class LoaderReports:
             For the shuffle: ``windows``, ``window_bytes`` of the largest window in memory, and ``mixing_distance``, the average number of rows
             by which the shuffle moves a row within its window. All are 0 without shuffle.
 
-            For a mixture: ``sources``, rows of the batch by source, and ``sources_of_epoch``.
+            For a mixture, without ``packing``: ``sources``, rows of the batch by source, and ``sources_of_epoch``.
 
             With ``packing``, ``places`` and ``repeats`` count packs, ``lanes`` has packs of each lane, and ``packs`` lists
             the pieces of each pack of the batch as ``(file, row, first token, tokens)``. For the epoch there are also

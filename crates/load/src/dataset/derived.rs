@@ -133,10 +133,9 @@ impl Dataset {
 }
 
 impl Dataset {
-    /// The directory of the counts of a derived column.
-    pub(crate) fn counts_directory(&self, column: &str) -> Option<String> {
-        let number = self.schema.index_of(column).ok()?;
-        let counts = self.files.iter().find_map(|file| file.counts(number, &Cancel::default()).ok().flatten())?;
+    /// The directory of the counts of a derived column, for the rows of a file.
+    pub(crate) fn counts_directory(&self, file: usize, column: usize) -> Option<String> {
+        let counts = self.files.get(file)?.counts(column, &Cancel::default()).ok().flatten()?;
         Some(counts.directory().to_owned())
     }
 }

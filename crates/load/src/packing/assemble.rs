@@ -146,10 +146,13 @@ impl Packs {
             if checked.is_ok() && found == small(source.tokens) {
                 continue;
             }
-            let place = row_at(superbatch.dataset, superbatch.rows, superbatch.order, source.position);
+            let SuperbatchParts { dataset, rows, order, .. } = *superbatch;
             return Err(match checked {
-                Err(wrong) => wrong.in_place(column.name.clone(), place).into(),
-                Ok(()) => self.miscounted(superbatch.dataset, column, place, (u64::from(source.tokens), found as u64)),
+                Err(wrong) => wrong.in_place(column.name.clone(), row_at(dataset, rows, order, source.position)).into(),
+                Ok(()) => {
+                    let place = order.at(source.position).and_then(|(block, row)| rows.row_of_file(dataset, block, row));
+                    self.miscounted(dataset, column, place.unwrap_or_default(), (u64::from(source.tokens), found as u64))
+                }
             });
         }
         Ok(())
@@ -171,20 +174,25 @@ impl Packs {
         for row in (0..decoded.num_rows()).filter(|row| planned(*row) == Some(0)) {
             let found = lists.range(row).len();
             if found > 0 {
-                let place = rows.path_and_row(dataset, block, row as u64).unwrap_or_default();
+                let place = rows.row_of_file(dataset, block, row as u64).unwrap_or_default();
                 return Err(self.miscounted(dataset, column, place, (0, found as u64)));
             }
         }
         Ok(())
     }
 
-    fn miscounted(&self, dataset: &Dataset, column: &PackedColumn, (path, row): (String, u64), (expected, found): (u64, u64)) -> crate::Error {
+    /// `place` is the file and the row.
+    fn miscounted(&self, dataset: &Dataset, column: &PackedColumn, (file, row): (usize, u64), (expected, found): (u64, u64)) -> crate::Error {
         let is_stated = match &self.source {
             PackSource::Epoch { lengths, .. } => lengths.is_stated(),
             PackSource::Ahead(epoch) => epoch.packs.counts().is_stated(),
         };
+        // The counts are those of the first column; a further one differs from its tokens.
+        let is_counted = !is_stated && self.columns.packed.first().is_some_and(|first| first.name == column.name);
+        let counted = self.columns.columns().first().filter(|_| is_counted);
+        let path = dataset.files().get(file).map(|file| file.path.clone()).unwrap_or_default();
         let column = column.name.clone();
-        match dataset.counts_directory(&column).filter(|_| !is_stated) {
+        match counted.and_then(|counted| dataset.counts_directory(file, *counted)) {
             Some(directory) => Error::OtherCount { column, path, row, expected, found, directory }.into(),
             None => Error::OtherLength { column, path, row, expected, found }.into(),
         }

@@ -49,7 +49,9 @@ impl Error {
             }
             Self::ReservedName { .. } => Some("rename the column"),
             Self::PadValue { .. } => Some("pad_value may be a dict with a value for each column"),
-            Self::NullRow { .. } => Some("nulls=\"fill\" treats such a row as empty; or leave such rows out with a filter"),
+            Self::NullRow { .. } => {
+                Some("nulls=\"fill\" treats a row that is null in all packed columns as empty; or leave such rows out with a filter")
+            }
             Self::NullToken { .. } => Some("leave such rows out with a filter"),
             Self::OtherLength { .. } => {
                 Some("columns that are packed together need rows of equal length; lengths= names the column with the lengths")
