@@ -111,6 +111,11 @@ impl PyTokenizer {
         self.tokenizer.eos()
     }
 
+    #[getter]
+    fn special_tokens(&self) -> Vec<(&str, u32)> {
+        self.tokenizer.special_tokens()
+    }
+
     /// The ids that the post-processor of the file puts before and after a text.
     #[getter]
     fn template(&self) -> (Vec<u32>, Vec<u32>) {

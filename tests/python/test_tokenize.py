@@ -298,7 +298,7 @@ def test_wrong_count_is_an_error_that_names_the_row_and_both_lengths(
     len(packed(path, trained))
     (kept,) = counts_below.rglob("counts-*.parquet")
     entries = pq.read_table(kept)
-    lists = [[count + 1 for count in counts] for counts in entries["counts"].to_pylist()]
+    lists = [[*counts[1:], counts[0]] for counts in entries["counts"].to_pylist()]
     changed = pa.array(lists, entries.schema.field("counts").type)
     pq.write_table(entries.set_column(5, entries.schema.field("counts"), changed), kept)
     message = (
@@ -320,6 +320,32 @@ def test_many_files_of_counts_become_one(
     assert all(map(np.array_equal, expected, (batch["tokens"] for batch in packed(path, trained))))
     (left,) = counts_below.rglob("counts-*.parquet")
     assert sorted(pq.read_table(left).to_pylist(), key=str) == sorted(entries.to_pylist(), key=str)
+
+
+@pytest.mark.filterwarnings("ignore:the token counts")
+def test_files_of_counts_that_cannot_be_read_survive_the_merge_of_the_others(
+    tmp_path: Path, trained: Path, documents: list[str], counts_below: Path
+) -> None:
+    path = written(tmp_path / "in", [*documents[:20], *[""] * 20], files=2)
+    data = sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained))
+    expected = data.token_counts()
+    (kept,) = counts_below.rglob("counts-*.parquet")
+    entries = pq.read_table(kept)
+    assert 0 in entries["tokens"].to_pylist(), "blocks without tokens are kept too"
+    for number in range(64):
+        pq.write_table(entries, kept.with_name(f"counts-{number}.parquet"))
+    kept.with_name("counts-cut.parquet").write_bytes(kept.read_bytes()[:-100])
+    pq.write_table(pa.table({"id": [1]}), kept.with_name("counts-other.parquet"))
+    negative = pa.array([[-1] * len(counts) for counts in entries["counts"].to_pylist()], entries.schema.field(5).type)
+    pq.write_table(entries.set_column(5, entries.schema.field(5), negative), kept.with_name("counts-negative.parquet"))
+    for _ in range(2):
+        again = sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained)).token_counts()
+        assert again == expected
+        names = {file.name for file in counts_below.rglob("counts-*.parquet")}
+        (merged,) = names - {"counts-cut.parquet", "counts-other.parquet", "counts-negative.parquet"}
+        assert len(names) == 4
+        merged_entries = pq.read_table(kept.with_name(merged)).to_pylist()
+        assert sorted(merged_entries, key=str) == sorted(entries.to_pylist(), key=str)
 
 
 def test_damaged_counts_are_ignored_with_one_warning(
@@ -389,7 +415,7 @@ def test_state_of_another_tokenizer_is_refused_with_packing_and_warned_of_withou
     packing = sm.Packing("tokens", length=64)
     with pytest.raises(sm.CheckpointMismatchError, match="tokenize="):
         loader(False, packing).load_state_dict(loader(True, packing).state_dict())
-    with pytest.warns(UserWarning, match="the same rows have other tokens"):
+    with pytest.warns(UserWarning, match="the same rows may have other tokens"):
         loader(False, None).load_state_dict(loader(True, None).state_dict())
 
 

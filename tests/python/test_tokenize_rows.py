@@ -103,6 +103,7 @@ def test_count_of_zero_for_a_row_with_tokens_loses_none(
     emptied_rows = range(len(rows[3]["counts"])) if emptied == "block" else [4]
     for row in emptied_rows:
         rows[3]["counts"][row] = 0
+    rows[3]["tokens"] = sum(rows[3]["counts"])
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), store)
     if emptied == "block":
         # It is counted again.
@@ -137,6 +138,18 @@ def test_option_that_a_function_does_not_use_is_refused(option: dict[str, Any]) 
 def test_token_with_the_id_0_is_not_for_messages_either(tokenizer: sm.Tokenizer, role: str) -> None:
     with pytest.raises(sm.OptionError, match=f"{role} is for text and completion"):
         sm.Tokenize(messages="messages", tokenizer=tokenizer, **{role: 0})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("value", [True, 10**6])
+def test_token_that_is_not_known_is_refused_with_the_special_tokens(tokenizer: sm.Tokenizer, value: Any) -> None:
+    with pytest.raises(sm.OptionError, match=r"the special tokens are '<\|end\|>' \(256\), '<\|start\|>' \(257\)"):
+        sm.Tokenize("text", tokenizer=tokenizer, bos=value)
+
+
+def test_repr_shows_what_differs_from_the_defaults_and_tokens_by_their_text(tokenizer: sm.Tokenizer) -> None:
+    shown = repr(sm.Tokenize("text", tokenizer=tokenizer, bos=257, eos=True, nulls="fill"))
+    assert shown == f"Tokenize('text', tokenizer={tokenizer!r}, bos='<|start|>', eos='<|end|>', nulls='fill')"
+    assert repr(sm.Tokenize("text", tokenizer=tokenizer)) == f"Tokenize('text', tokenizer={tokenizer!r})"
 
 
 def test_empty_directory_of_counts_is_refused(tokenizer: sm.Tokenizer) -> None:

@@ -179,7 +179,7 @@ class Dataset(ArrowRows):
         self._tokenize = tokenize
         if tokenize is not None and self._native.files:
             sources = names if tokenize._sources is None else tokenize._sources
-            self._native = self._native.with_tokens(tokenize._native, self._numbers_of(sources))
+            self._native = self._native.with_tokens(tokenize._native_for(self._paths), self._numbers_of(sources))
             names = [name for name in names if tokenize._sources is None or name not in sources] + tokenize.outputs
         self._images = checked_images(images)
         for one in self._images if self._native.files else ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +14,15 @@ from typing import Any, Literal
 
 from shardmill._choices import check_choice
 from shardmill._native import load as _native
-from shardmill._option_values import index_of, listed, whole
+from shardmill._option_values import listed, whole
 from shardmill._sizes import byte_count
 from shardmill._unknown_options import TOKENIZE, explains
 from shardmill.data._chat_template import json_of, template_kwargs_of, template_text
+from shardmill.data._counts_directory import check_counts_directory, default_counts
 from shardmill.data._token_function import TokenFunction
+from shardmill.data._token_ids import token_id_of
 from shardmill.data._tokenizer import SpecialInText, Tokenizer
 from shardmill.errors import OptionError
-from shardmill.storage._cache import user_directory
 from shardmill.storage._paths import PathLike
 
 NullTexts = Literal["raise", "fill"]
@@ -35,6 +37,9 @@ TOKENIZATION_VERSION = 1
 
 #: The largest text, in bytes.
 _MOST_BYTES = 256 << 20
+
+#: How many characters of a text, such as a template, the ``repr`` shows.
+_SHOWN = 80
 
 
 @dataclass(frozen=True, init=False)
@@ -87,7 +92,8 @@ class Tokenize:
         invalid: what to do with invalid UTF-8: ``"raise"`` raises an error that names the file, the row and the offset; ``"replace"``
             substitutes U+FFFD.
         counts: directory for the token counts that packing needs. It may be in an object store, and data sets and processes share it. The
-            default is ``counts`` in ``SHARDMILL_CACHE_DIR`` or in the user's cache directory. Missing counts are recomputed. Processes that
+            default is ``counts`` in ``SHARDMILL_CACHE_DIR`` or in the user's cache directory. Below the data, its name must start with ``_``
+            or ``.``, such as ``_counts``, so that it does not become data itself. Missing counts are recomputed. Processes that
             count at the same time count each block once, and take over what a dead one leaves; in object stores and other places without
             file locks, a block may be counted several times.
         max_document_bytes: maximum size of a text, such as ``"256MiB"``. A larger text raises an error. A rendered conversation is also
@@ -206,10 +212,10 @@ class Tokenize:
             "tokenizer": tokenizer,
             "bos": (None if bos is False else bos)
             if tokenizer is None
-            else _token("bos", bos, tokenizer, tokenizer._native.bos),
+            else token_id_of("bos", bos, tokenizer, tokenizer._native.bos),
             "eos": (None if eos is False else eos)
             if tokenizer is None
-            else _token("eos", eos, tokenizer, tokenizer._native.eos),
+            else token_id_of("eos", eos, tokenizer, tokenizer._native.eos),
             "add_special_tokens": add_special_tokens,
             "special_in_text": special_in_text,
             "separator": separator,
@@ -269,6 +275,18 @@ class Tokenize:
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        defaults = {name: option.default for name, option in inspect.signature(type(self)).parameters.items()}
+        defaults |= {"template_kwargs": {}, "counts": default_counts()}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        given = {name: value for name, value in values.items() if value != defaults[name]}
+        for name in ("bos", "eos"):
+            if name in given and self.tokenizer is not None:
+                given[name] = self.tokenizer._native.token(given[name]) or given[name]
+        text = given.pop("text", ())
+        shown = [repr(text[0] if len(text) == 1 else list(text))] if text else []
+        return f"Tokenize({', '.join([*shown, *(f'{name}={_short(value)}' for name, value in given.items())])})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_native"}
@@ -390,6 +408,15 @@ class Tokenize:
             counts=counts,
         )
 
+    def _native_for(self, paths: Sequence[str]) -> _native.Tokens:
+        """Return what computes the tokens of a data set with these paths.
+
+        Raises:
+            ValueError: If the counts would become a part of it.
+        """
+        check_counts_directory(self.counts, self.fingerprint, paths)
+        return self._native
+
     def _input(self, tokenizer: Tokenizer) -> _native.TokenInput:
         if self.messages is None and self.completion is None:
             return _native.TokenInput.texts(self.separator or "")
@@ -434,29 +461,7 @@ _DEFAULTS = {"assistant_spans": "generation", "nulls": "raise", "invalid": "rais
 _RESERVED = {"messages", "tools", "documents"}
 
 
-def default_counts() -> str:
-    """Return the directory of counts that is used unless another one is given."""
-    cache = os.environ.get("SHARDMILL_CACHE_DIR")
-    return str(Path(cache) / "counts" if cache else user_directory("counts"))
-
-
-def _token(name: str, value: str | int | bool | None, tokenizer: Tokenizer, named: str | None) -> int | None:
-    """Return the id of a token, given as in ``Tokenize``.
-
-    Raises:
-        ValueError: If the tokenizer does not have it.
-    """
-    if value is None or value is False:
-        return None
-    if value is True:
-        if named is None:
-            raise OptionError(
-                f"the directory of the tokenizer does not name its {name}\nhint: pass {name}= the token, or its id"
-            )
-        return tokenizer.token_id(named)
-    if isinstance(value, str):
-        return tokenizer.token_id(value)
-    number = index_of(value)
-    if number is None or not 0 <= number < tokenizer.vocab_size:
-        raise OptionError(f"{name} must be a token or an id below {tokenizer.vocab_size}, not {value!r}")
-    return number
+def _short(value: Any) -> str:
+    """Return the ``repr`` of a value, without most of a long text."""
+    is_long = isinstance(value, str) and len(value) > _SHOWN
+    return repr(f"{value[:_SHOWN]}…" if is_long else value)

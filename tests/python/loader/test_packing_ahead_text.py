@@ -153,6 +153,7 @@ def test_wrong_kept_count_is_an_error_that_names_row_and_counts(
 ) -> None:
     assert list(packed())
     replace_kept(tmp_path / "counts", "counts", lambda row: [n + (place == 3) for place, n in enumerate(row)])
+    replace_kept(tmp_path / "counts", "tokens", lambda total: total + 1)
     with pytest.raises(sm.FormatError, match="in row 3 of .*texts.parquet"):
         list(packed())
 

@@ -271,6 +271,15 @@ impl Tokenizer {
         &self.configuration.roles
     }
 
+    /// The special tokens with their ids, in the order of the ids.
+    #[must_use]
+    pub fn special_tokens(&self) -> Vec<(&str, u32)> {
+        let added = self.vocabulary.added().iter().filter(|token| token.is_special);
+        let mut special: Vec<(&str, u32)> = added.map(|token| (token.content.as_str(), token.id)).collect();
+        special.sort_by_key(|(_, id)| *id);
+        special
+    }
+
     /// The chat template of the directory.
     #[must_use]
     pub fn chat_template(&self) -> Option<&str> {

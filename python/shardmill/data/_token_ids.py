@@ -1,0 +1,46 @@
+"""Ids of the tokens that options name."""
+
+from __future__ import annotations
+
+from shardmill._option_values import index_of
+from shardmill.data._tokenizer import Tokenizer
+from shardmill.errors import OptionError
+
+#: How many special tokens an error names.
+_SPECIAL_SHOWN = 8
+
+
+def token_id_of(name: str, value: str | int | bool | None, tokenizer: Tokenizer, named: str | None) -> int | None:
+    """Return the id of a token, given as in ``Tokenize``.
+
+    Raises:
+        ValueError: If the tokenizer does not have it.
+    """
+    if value is None or value is False:
+        return None
+    if value is True:
+        if named is None:
+            raise OptionError(
+                f"the directory of the tokenizer does not name its {name}\nhint: pass {name}= the token, or its id"
+                + _special_tokens(tokenizer)
+            )
+        return tokenizer.token_id(named)
+    if isinstance(value, str):
+        return tokenizer.token_id(value)
+    number = index_of(value)
+    if number is None or not 0 <= number < tokenizer.vocab_size:
+        raise OptionError(
+            f"{name} must be a token or an id below {tokenizer.vocab_size}, not {value!r}"
+            + _special_tokens(tokenizer, "\nhint")
+        )
+    return number
+
+
+def _special_tokens(tokenizer: Tokenizer, before: str = "") -> str:
+    """Return the first special tokens with their ids, as the end of a hint."""
+    special = tokenizer._native.special_tokens
+    if not special:
+        return ""
+    more = f" and {len(special) - _SPECIAL_SHOWN} more" if len(special) > _SPECIAL_SHOWN else ""
+    shown = ", ".join(f"{token!r} ({id})" for token, id in special[:_SPECIAL_SHOWN])
+    return f"{before}: the special tokens are {shown}{more}"
