@@ -30,9 +30,9 @@ def info(cache_dir: str | None) -> int:
     Example:
       shardmill cache info --dir /scratch/cache
     """
-    from shardmill.storage._cache import cache_directory, cache_entries
+    from shardmill.storage._cache import cache_entries, chosen_directory
 
-    entries = cache_entries(cache_directory(cache_dir, hint=_HINT))
+    entries = cache_entries(chosen_directory(cache_dir, hint=_HINT))
     now = time.time()
     for path, kept, size, used in entries:
         click.echo(f"{kept}\t{size}\t{max(now - used, 0) / 60:.0f}\t{escape(path)}")
@@ -49,8 +49,8 @@ def clear(cache_dir: str | None) -> int:
     Example:
       shardmill cache clear --dir /scratch/cache
     """
-    from shardmill.storage._cache import cache_directory, clear_cache
+    from shardmill.storage._cache import chosen_directory, clear_cache
 
-    removed = clear_cache(cache_directory(cache_dir, hint=_HINT))
+    removed = clear_cache(chosen_directory(cache_dir, hint=_HINT))
     click.echo(f"{counted(removed, 'byte')} removed", err=True)
     return 0

@@ -11,16 +11,17 @@ from shardmill.storage._options import cache_path
 from shardmill.storage._paths import PathLike
 
 
-def cache_directory(directory: PathLike | None = None, *, hint: str = "pass one") -> str:
+def cache_directory(directory: PathLike | None = None) -> str:
     """Return the given cache directory, or that of ``SHARDMILL_CACHE_DIR``.
-
-    Args:
-        directory: the directory, if one was given.
-        hint: how the caller's user gives one.
 
     Raises:
         ValueError: If there is neither.
     """
+    return chosen_directory(directory, hint="pass one")
+
+
+def chosen_directory(directory: PathLike | None, *, hint: str) -> str:
+    """Return ``cache_directory``. ``hint`` tells the user how to give one."""
     named = os.environ.get("SHARDMILL_CACHE_DIR") if directory is None else directory
     if not named:
         raise OptionError(f"there is no cache directory\nhint: {hint}, or set SHARDMILL_CACHE_DIR")
