@@ -180,3 +180,20 @@ def test_path_that_is_not_utf_8_is_an_option_error(use):
         use(path)
     with pytest.raises(sm.OptionError, match="is not UTF-8"):
         use(Path(path))
+
+
+def test_address_with_a_query_is_refused_as_such() -> None:
+    for query in ("download=true", "X-Amz-Signature=0123456789"):
+        with pytest.raises(
+            sm.OptionError, match="an address with a query, which may be a signature, is not read"
+        ) as error:
+            sm.Dataset(f"https://localhost:1/a.parquet?{query}")
+        assert "0123456789" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("acess_key_id", "access_key_id"), ("regoin", "region"), ("tokn", "token")]
+)
+def test_unknown_storage_option_is_refused_with_the_one_that_was_meant(typed: str, meant: str) -> None:
+    with pytest.raises(sm.OptionError, match=f"(?s){typed}.*did you mean '{meant}'"):
+        sm.storage.configure("s3://bucket-of-typing-errors", {typed: "x"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shardmill._native import storage as _native
@@ -12,6 +12,30 @@ from shardmill.storage._fsspec import is_file_system, options_of_file_system
 from shardmill.storage._obstore import is_store, options_of_store
 from shardmill.storage._options import StorageOptions, texts_of
 from shardmill.storage._paths import PathLike, text_of
+
+#: Options that ``configure`` documents. Stores accept further ones.
+_NAMES = (
+    "access_key_id",
+    "account_key",
+    "account_name",
+    "anon",
+    "cache_bytes",
+    "cache_dir",
+    "endpoint",
+    "endpoint_url",
+    "key",
+    "max_requests",
+    "profile",
+    "region",
+    "request_timeout",
+    "retry_timeout",
+    "secret",
+    "secret_access_key",
+    "service_account",
+    "session_token",
+    "skip_signature",
+    "token",
+)
 
 
 def configure(path: PathLike, storage_options: Any) -> None:
@@ -44,7 +68,22 @@ def configure(path: PathLike, storage_options: Any) -> None:
     """
     plain = text_of(path)
     options = storage_options_of(plain, storage_options)
-    _native.configure(plain, options.texts, options.credentials, options.files)
+    try:
+        _native.configure(plain, options.texts, options.credentials, options.files)
+    except OptionError as error:
+        if hint := _suggestion(options.texts):
+            raise OptionError(f"{error}\nhint: {hint}") from None
+        raise
+
+
+def _suggestion(names: Iterable[str]) -> str:
+    """Name the documented option that an unknown one resembles; empty if there is none."""
+    from difflib import get_close_matches
+
+    for name in names:
+        if name not in _NAMES and (similar := get_close_matches(name, _NAMES, n=1, cutoff=0.8)):
+            return f"did you mean {similar[0]!r}, not {name!r}?"
+    return ""
 
 
 def storage_options_of(path: str, given: Any) -> StorageOptions:
@@ -95,10 +134,17 @@ def refuse_keys(paths: Sequence[str]) -> None:
     """
     for path in paths:
         if _native.has_keys(text_of(path)):
-            raise OptionError(
-                f"a path must not contain keys, tokens or signatures: {path}"
-                "\nhint: pass credentials in storage_options or the environment, or download the file"
-            )
+            if text_of(path).startswith(("http://", "https://")) and "?" in text_of(path):
+                what, hint = (
+                    "an address with a query, which may be a signature, is not read",
+                    "pass it without the query",
+                )
+            else:
+                what, hint = (
+                    "a path must not contain keys, tokens or signatures",
+                    "pass credentials in storage_options or the environment",
+                )
+            raise OptionError(f"{what}: {path}\nhint: {hint}, or download the file")
 
 
 def still_needed(paths: Sequence[str], shown_options: dict[str, str] | None) -> dict[str, str] | None:
