@@ -141,13 +141,27 @@ fn panic_of_one_split_is_an_error_in_its_place_and_the_rest_goes_on() {
 }
 
 #[test]
-fn slow_consumer_bounds_how_far_the_workers_run_ahead() {
-    let started = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&started);
-    let mut run = run_in_order(100, 2, &Cancel::default(), move |_| Continue(counter.fetch_add(1, Ordering::SeqCst))).unwrap();
-    assert!(run.next().is_some());
-    std::thread::sleep(Duration::from_millis(50));
-    assert!(started.load(Ordering::SeqCst) <= 6);
+fn workers_run_ahead_of_a_slow_consumer_by_exactly_the_window() {
+    const SPLITS: usize = 100;
+    const WORKERS: usize = 2;
+    const WINDOW: usize = 2 * WORKERS;
+    let requested = Arc::new(AtomicUsize::new(0));
+    let bound = Arc::clone(&requested);
+    let (started, starts) = crossbeam_channel::unbounded();
+    let work = move |split| {
+        started.send(()).unwrap();
+        assert!(split < bound.load(Ordering::SeqCst) + WINDOW, "split {split} is past the window");
+        Continue(())
+    };
+    let mut run = run_in_order(SPLITS, WORKERS, &Cancel::default(), work).unwrap();
+    let wait_for_start = || starts.recv_timeout(Duration::from_secs(60)).expect("a worker waits before the end of the window");
+    (1..WINDOW).for_each(|_| wait_for_start());
+    for taken in 0..=SPLITS - WINDOW {
+        wait_for_start();
+        requested.store(taken + 1, Ordering::SeqCst);
+        run.next().unwrap().unwrap();
+    }
+    assert!(run.all(|result| result.is_ok()));
 }
 
 #[test]
