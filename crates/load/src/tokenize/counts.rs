@@ -12,7 +12,7 @@ use crate::{Dataset, DatasetOptions, Error, Format, Result};
 use arrow_array::builder::{FixedSizeBinaryBuilder, Int32Builder, Int64Builder, ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{Array as _, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use shardmill_engine::Cancel;
 use shardmill_formats::parquet::{ParquetCompression, ParquetWriter, ParquetWriterOptions};
@@ -31,7 +31,7 @@ const PUBLISHED_COUNTS: usize = 4 << 20;
 /// They are also published when this many claims wait for it. Each is an open file.
 const PUBLISHED_CLAIMS: usize = 64;
 
-/// More files than this are merged when they are opened.
+/// When more files than this can be read, they are merged.
 const MOST_FILES: usize = 64;
 
 /// Number of groups of blocks, and most groups of a file. Groups that share a number are claimed together.
@@ -119,6 +119,15 @@ struct Pending {
     is_off: bool,
 }
 
+/// What was read from files.
+#[derive(Debug, Default)]
+struct Found {
+    /// The blocks that were not known.
+    entries: Vec<(BlockKey, String)>,
+    /// Paths of the files of which every row was read.
+    whole: HashSet<String>,
+}
+
 impl TokenCounts {
     /// The counts in the files of `directory`, which need not exist.
     ///
@@ -135,10 +144,9 @@ impl TokenCounts {
             pending: Mutex::new(pending),
             warnings: Mutex::default(),
         };
-        let entries = counts.read_new_files(cancel)?;
-        let files: Vec<String> = lock(&counts.files).iter().cloned().collect();
-        if files.len() > MOST_FILES {
-            counts.compact(&entries, &files);
+        let found = counts.read_new_files(cancel)?;
+        if found.whole.len() > MOST_FILES {
+            counts.compact(&found);
         }
         Ok(counts)
     }
@@ -151,11 +159,11 @@ impl TokenCounts {
         self.read_new_files(cancel).map(drop)
     }
 
-    /// Reads the files that were not read before. Returns the blocks that were not known.
-    fn read_new_files(&self, cancel: &Cancel) -> Result<Vec<(BlockKey, String)>> {
+    /// Reads the files that were not read before.
+    fn read_new_files(&self, cancel: &Cancel) -> Result<Found> {
         // A thread that waits for this lock needs the counts that are being read.
         let mut files = lock(&self.files);
-        let mut entries = Vec::new();
+        let mut found = Found::default();
         for _ in 0..LISTINGS {
             let names = AnyDisk::default().list(&self.directory).unwrap_or_default();
             let is_new = |name: &String| name.starts_with("counts-") && name.ends_with(".parquet") && !files.contains(name);
@@ -164,10 +172,10 @@ impl TokenCounts {
                 break;
             }
             let paths: Vec<String> = new.iter().map(|name| format!("{}/{name}", self.directory)).collect();
-            if !self.read_files(&paths, &mut entries, cancel)? {
+            if !self.read_files(&paths, &mut found, cancel)? {
                 // One that cannot be read does not make the others unreadable.
                 for path in &paths {
-                    let is_read = self.read_files(std::slice::from_ref(path), &mut entries, cancel)?;
+                    let is_read = self.read_files(std::slice::from_ref(path), &mut found, cancel)?;
                     if !is_read && !is_gone(path) {
                         self.warn(format!("the token counts in {path} are ignored: it is not a file of counts"));
                     }
@@ -175,14 +183,14 @@ impl TokenCounts {
             }
             files.extend(new);
         }
-        Ok(entries)
+        Ok(found)
     }
 
     /// Reads files, unless they cannot be read together.
-    fn read_files(&self, paths: &[String], entries: &mut Vec<(BlockKey, String)>, cancel: &Cancel) -> Result<bool> {
+    fn read_files(&self, paths: &[String], found: &mut Found, cancel: &Cancel) -> Result<bool> {
         let options = DatasetOptions { skip_bad_files: true, text_schema: None, ..DatasetOptions::new(paths.to_vec(), Some(Format::Parquet)) };
         let Ok(dataset) = Dataset::open(&options, cancel) else { return Ok(false) };
-        let names = ["size", "digest", "block", "counts", "file"].map(str::to_owned);
+        let names = ["size", "digest", "block", "tokens", "counts", "file"].map(str::to_owned);
         let columns = dataset.columns(&names);
         if columns.is_err() && !dataset.files().is_empty() {
             return Ok(false);
@@ -192,23 +200,32 @@ impl TokenCounts {
             self.warn(format!("the token counts in {path} are ignored: {error}"));
         }
         let Ok(columns) = columns else { return Ok(true) };
+        let mut whole: HashSet<&str> = dataset.files().iter().map(|file| file.path.as_str()).collect();
         for place in dataset.blocks() {
             let path = dataset.files().get(place.file).map_or("", |file| file.path.as_str());
-            match dataset.read(place, &columns, None) {
-                Ok(rows) => self.read(&rows, path, entries)?,
-                Err(_merged) if is_gone(path) => {}
-                Err(error) => self.warn(format!("the token counts in {path} are ignored: {error}")),
+            let is_whole = match dataset.read(place, &columns, None) {
+                Ok(rows) => self.read(&rows, path, &mut found.entries)?,
+                Err(_merged) if is_gone(path) => false,
+                Err(error) => {
+                    self.warn(format!("the token counts in {path} are ignored: {error}"));
+                    false
+                }
+            };
+            if !is_whole {
+                whole.remove(path);
             }
         }
+        found.whole.extend(whole.into_iter().map(str::to_owned));
         Ok(true)
     }
 
-    /// Puts all counts into one file. A reader that misses a removed file counts its blocks again.
-    fn compact(&self, entries: &[(BlockKey, String)], files: &[String]) {
-        if self.write(entries).is_ok() {
-            for file in files {
+    /// Puts all counts into one file. A reader that misses a removed file counts its blocks again. A file that could not be read in whole stays: the error
+    /// may pass, and it may belong to another program.
+    fn compact(&self, found: &Found) {
+        if self.write(&found.entries).is_ok() {
+            for path in &found.whole {
                 // A file that cannot be removed is read again; its counts are the same.
-                drop(AnyDisk::default().remove(&format!("{}/{file}", self.directory)));
+                drop(AnyDisk::default().remove(path));
             }
         }
     }
@@ -260,47 +277,67 @@ impl TokenCounts {
         std::mem::take(&mut *lock(&self.warnings))
     }
 
-    /// A block without tokens is not read again for its packs, so nothing would tell that its counts are wrong: they are not used.
-    fn read(&self, rows: &RecordBatch, path: &str, entries: &mut Vec<(BlockKey, String)>) -> Result<()> {
-        let [sizes, digests, blocks, lists, names] = rows.columns() else { return Ok(()) };
-        let (Some(sizes), Some(digests), Some(blocks), Some(lists)) = (
+    /// Returns whether the counts of every row are known now. A block without tokens is not read again for its packs, so nothing would tell that its counts
+    /// are wrong: they are not used.
+    fn read(&self, rows: &RecordBatch, path: &str, entries: &mut Vec<(BlockKey, String)>) -> Result<bool> {
+        let [sizes, digests, blocks, totals, lists, names] = rows.columns() else { return Ok(false) };
+        let (Some(sizes), Some(digests), Some(blocks), Some(totals), Some(lists)) = (
             sizes.as_primitive_opt::<Int64Type>(),
             digests.as_fixed_size_binary_opt(),
             blocks.as_primitive_opt::<Int32Type>(),
+            totals.as_primitive_opt::<Int64Type>(),
             lists.as_list_opt::<i32>(),
         ) else {
             self.warn(format!("the token counts in {path} are ignored: their columns have other types"));
-            return Ok(());
+            return Ok(false);
         };
+        // Columns that a file does not have are null.
+        if [sizes.null_count(), digests.null_count(), blocks.null_count(), totals.null_count(), lists.null_count()].iter().any(|nulls| *nulls > 0) {
+            self.warn(format!("the token counts in {path} are ignored: they have nulls"));
+            return Ok(false);
+        }
         let names = names.as_string_view_opt();
         let mut known = lock(&self.known);
+        let mut is_whole = true;
         for row in 0..rows.num_rows() {
             let values = lists.value(row);
             let counts = values.as_primitive_opt::<Int32Type>().map(|counts| counts.iter().map(|count| u32::try_from(count?).ok()).collect());
-            let (Some(counts), Ok(digest)) = (counts, digests.value(row).try_into()) else { continue };
+            let (Some(counts), Ok(digest)) = (counts, digests.value(row).try_into()) else {
+                is_whole = false;
+                continue;
+            };
             let counts: Option<Arc<[u32]>> = counts;
-            let Some(counts) = counts else {
-                self.warn(format!("the token counts of block {} in {path} are ignored: one of them is null or negative", blocks.value(row)));
+            let total = totals.value(row);
+            let Some(counts) = counts.filter(|counts| is_sum(total, counts)) else {
+                is_whole = false;
+                let block = blocks.value(row);
+                self.warn(format!(
+                    "the token counts of block {block} in {path} are ignored: one of them is null, negative or too large, or their sum is not {total}"
+                ));
                 continue;
             };
             let size = sizes.value(row).cast_unsigned();
             let Ok(block) = u32::try_from(blocks.value(row)) else {
+                is_whole = false;
                 self.warn(format!("the token counts of block {} in {path} are ignored: its number is negative", blocks.value(row)));
                 continue;
             };
             let key = BlockKey { size, digest, block, rows: counts.len() as u64 };
+            let name = || names.map(|names| names.value(row).to_owned()).unwrap_or_default();
             if is_empty(&counts) {
-                lock(&self.empty).insert(key);
+                if lock(&self.empty).insert(key) {
+                    entries.push((key, name()));
+                }
                 continue;
             }
             if known.get(&key).is_some_and(|other| *other != counts) {
                 return Err(Error::CountsDisagree { directory: self.directory.clone(), path: path.to_owned(), block: key.block });
             }
             if known.insert(key, counts).is_none() {
-                entries.push((key, names.map(|names| names.value(row).to_owned()).unwrap_or_default()));
+                entries.push((key, name()));
             }
         }
-        Ok(())
+        Ok(is_whole)
     }
 
     fn publish_pending(&self, pending: &mut Pending) {
@@ -335,12 +372,16 @@ impl TokenCounts {
     }
 
     fn rows(&self, entries: &[(BlockKey, String)]) -> std::result::Result<RecordBatch, arrow_schema::ArrowError> {
-        let known = lock(&self.known);
+        let (known, empty) = (lock(&self.known), lock(&self.empty));
         let (mut files, mut sizes, mut digests) = (StringBuilder::new(), Int64Builder::new(), FixedSizeBinaryBuilder::new(16));
         let (mut blocks, mut totals) = (Int32Builder::new(), Int64Builder::new());
         let mut lists = ListBuilder::new(Int32Builder::new()).with_field(Field::new("item", DataType::Int32, false));
         for (key, path) in entries {
-            let Some(counts) = known.get(key) else { continue };
+            let counts = match known.get(key) {
+                Some(counts) => Arc::clone(counts),
+                None if empty.contains(key) => std::iter::repeat_n(0, usize::try_from(key.rows).unwrap_or_default()).collect(),
+                None => continue,
+            };
             files.append_value(path);
             sizes.append_value(key.size.cast_signed());
             digests.append_value(key.digest)?;
@@ -381,6 +422,11 @@ fn schema() -> SchemaRef {
 
 fn is_gone(path: &str) -> bool {
     matches!(AnyDisk::default().size(path), Ok(None))
+}
+
+/// Whether these are the counts of a block of `total` tokens. The lists of a block have 32-bit offsets, so no block has more tokens than these address.
+fn is_sum(total: i64, counts: &[u32]) -> bool {
+    i32::try_from(total).is_ok() && counts.iter().map(|count| i64::from(*count)).sum::<i64>() == total
 }
 
 fn is_empty(counts: &[u32]) -> bool {
