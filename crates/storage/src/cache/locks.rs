@@ -79,3 +79,31 @@ fn lock(file: &File, until: Instant) {
         pause = (pause * 2).min(LONGEST_LOOK);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock that is held, and another descriptor of its file.
+    fn held() -> (tempfile::TempDir, Held, File) {
+        let directory = tempfile::tempdir().unwrap();
+        let locks = Locks::new(directory.path().to_owned());
+        let held = locks.alone("name").unwrap();
+        let file = locks.file("name").unwrap();
+        (directory, held, file)
+    }
+
+    #[test]
+    fn wait_for_a_held_lock_ends_at_its_deadline() {
+        let (_directory, _held, file) = held();
+        lock(&file, Instant::now());
+        assert!(matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+    }
+
+    #[test]
+    fn wait_for_a_held_lock_ends_when_the_thread_is_interrupted() {
+        let (_directory, _held, file) = held();
+        crate::with_interrupts(|| true, || lock(&file, Instant::now() + Duration::from_secs(3600)));
+        assert!(matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+    }
+}

@@ -27,6 +27,9 @@ use xxhash_rust::xxh3::xxh3_128;
 
 const OBJECTS: &str = "objects";
 
+/// Writes to leave out after one that found the disk full. The eviction of another process, or any other program, may make room.
+const LEFT_OUT: u64 = 256;
+
 /// A cache directory with a size limit.
 #[derive(Debug)]
 pub(crate) struct Cache {
@@ -34,8 +37,9 @@ pub(crate) struct Cache {
     locks: Locks,
     eviction: Eviction,
     descriptors: Descriptors,
-    /// Set when the disk is full: from then on, bytes are read and not kept.
-    is_full: AtomicBool,
+    /// Writes to leave out before the next attempt, because the disk was full.
+    left_out: AtomicU64,
+    is_reported: AtomicBool,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -67,7 +71,8 @@ impl Cache {
             eviction: Eviction::new(limit),
             descriptors: Descriptors::default(),
             locks,
-            is_full: AtomicBool::new(false),
+            left_out: AtomicU64::new(0),
+            is_reported: AtomicBool::new(false),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             directory,
@@ -89,7 +94,7 @@ impl Cache {
             Ok(object) => Ok(Some(object)),
             // The cache cannot keep anything, but the object can still be read.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                self.disk_is_full();
+                self.not_kept(&error);
                 Ok(None)
             }
             Err(error) => Err(failed(error)),
@@ -101,12 +106,19 @@ impl Cache {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
+    /// Whether the next write is attempted.
     fn keeps(&self) -> bool {
-        !self.is_full.load(Ordering::Relaxed)
+        self.left_out.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
     }
 
-    fn disk_is_full(&self) {
-        self.is_full.store(true, Ordering::Relaxed);
+    /// Records that a write failed. What was read is not kept, and is fetched again when it is next needed.
+    fn not_kept(&self, error: &io::Error) {
+        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            self.left_out.store(LEFT_OUT, Ordering::Relaxed);
+        }
+        if !self.is_reported.swap(true, Ordering::Relaxed) {
+            tracing::warn!(target: "shardmill.storage", "the cache in {} does not keep all that is read: {error}", self.directory.display());
+        }
     }
 
     /// Records that `bytes` were added.

@@ -142,7 +142,7 @@ impl CachedObject {
         let written = files.bytes.write_all_at(bytes, run.start * BLOCK).and_then(|()| files.table.write_all_at(&entries, run.start * ENTRY as u64));
         match written {
             Ok(()) => self.cache.grew(bytes.len() as u64),
-            Err(_full_or_gone) => self.cache.disk_is_full(),
+            Err(error) => self.cache.not_kept(&error),
         }
     }
 }

@@ -109,14 +109,33 @@ fn what_was_damaged_before_it_was_kept_is_replaced_when_fresh_bytes_are_wanted()
 }
 
 #[test]
-fn wait_for_a_lock_held_by_a_stopped_process_is_bounded() {
+fn write_that_finds_the_disk_full_leaves_out_the_next_writes_and_not_all() {
     let directory = tempfile::tempdir().unwrap();
-    let (cache, _object) = opened(directory.path());
-    let held = cache.locks.regions("object", 0..1).unwrap();
-    let begun = std::time::Instant::now();
-    crate::with_interrupts(|| true, || cache.locks.regions("object", 0..1).unwrap());
-    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
-    drop(held);
+    let (cache, object) = opened(directory.path());
+    let fetched = std::cell::Cell::new(0);
+    let read_block = || {
+        let fetch = |_| {
+            fetched.update(|count| count + 1);
+            Ok(vec![Bytes::from(vec![7; 64 << 10])])
+        };
+        assert_eq!(object.read(std::slice::from_ref(&(0..1)), fetch).unwrap(), [[7].as_slice()]);
+    };
+    cache.not_kept(&io::ErrorKind::StorageFull.into());
+    (0..LEFT_OUT).for_each(|_| read_block());
+    assert_eq!(fetched.get(), LEFT_OUT);
+    (0..3).for_each(|_| read_block());
+    assert_eq!(fetched.get(), LEFT_OUT + 1, "it is kept again");
+}
+
+#[test]
+fn write_that_fails_for_another_reason_leaves_out_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = Source::default();
+    let (cache, object) = opened(directory.path());
+    cache.not_kept(&io::Error::other("the disk failed once"));
+    read_all(&object, &source);
+    read_all(&object, &source);
+    assert_eq!(source.bytes(), SIZE);
 }
 
 #[test]
