@@ -172,6 +172,7 @@ impl Error {
             _ if self.is_outage() => {
                 Some("check the endpoint and the network; `retry_timeout` in storage_options sets how long a request is retried")
             }
+            Self::NotFound { path } if path.starts_with("http") && path.contains("://") => Some("check the address; its path is case-sensitive"),
             Self::NotFound { path } if path.contains("://") => Some("check the bucket's and the object's name; names are case-sensitive"),
             Self::NotFound { .. } => Some("check the spelling; relative paths start at the working directory"),
             Self::ShortRead { .. } => Some("the file is truncated or is still being written; run `shardmill verify` on it"),
