@@ -53,8 +53,9 @@ pub enum Error {
     UnknownId { path: String, id: u64, highest: u32 },
     #[error("Special token {token:?} is in the text at byte {offset}")]
     SpecialToken { token: String, offset: usize },
-    #[error("The pattern of the tokenizer needs too many steps at byte {offset} of the text: {reason}")]
-    PatternLimit { offset: usize, reason: String },
+    /// Without an offset where the text was normalized.
+    #[error("The pattern of the tokenizer needs too many steps{}: {reason}", at_byte(*.offset))]
+    PatternLimit { offset: Option<usize>, reason: String },
     #[error("The text cannot be encoded: {reason}")]
     NotEncoded { reason: String },
     #[error("The ids cannot be decoded: {reason}")]
@@ -113,6 +114,10 @@ impl Error {
 
 fn quoted(tokens: &[String]) -> String {
     tokens.iter().map(|token| format!("{token:?}")).collect::<Vec<_>>().join(", ")
+}
+
+fn at_byte(offset: Option<usize>) -> String {
+    offset.map_or_else(String::new, |offset| format!(" at byte {offset} of the text"))
 }
 
 fn at_line(line: Option<usize>) -> String {

@@ -35,12 +35,12 @@ impl Pattern {
     /// Ranges that cover `text`, each with whether it is a match.
     ///
     /// # Errors
-    /// When a match needs too many steps. `start` is where the text is in its document.
-    pub(crate) fn matches(&self, text: &str, start: usize) -> Result<Vec<((usize, usize), bool)>> {
+    /// When a match needs too many steps. `start` is where the text is in its document, if that is known.
+    pub(crate) fn matches(&self, text: &str, start: Option<usize>) -> Result<Vec<((usize, usize), bool)>> {
         let mut ranges = Vec::new();
         let mut end = 0;
         for found in self.regex.find_iter(text) {
-            let found = found.map_err(|error| Error::PatternLimit { offset: start + end, reason: error.to_string() })?;
+            let found = found.map_err(|error| Error::PatternLimit { offset: start.map(|start| start + end), reason: error.to_string() })?;
             if end != found.start() {
                 ranges.push(((end, found.start()), self.is_inverted));
             }

@@ -142,6 +142,30 @@ fn pattern_without_a_grammar_is_applied_and_its_limit_is_an_error() {
 }
 
 #[test]
+fn limit_of_a_pattern_names_the_byte_of_the_whole_text_unless_it_was_normalized() {
+    let exceeded = |change: Change, text: &str| {
+        let mut document = byte_level();
+        document["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+            {"type": "WhitespaceSplit"},
+            {"type": "Split", "pattern": {"Regex": "(?:(x+x+)+)(?=y)(?<=x)"}, "behavior": "Isolated", "invert": false},
+            {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+        ]});
+        change(&mut document);
+        match encoded(&opened(&document).unwrap(), text, SpecialInText::Text) {
+            Err(Error::PatternLimit { offset, .. }) => offset,
+            other => panic!("{other:?}"),
+        }
+    };
+    let slow = "x".repeat(200);
+    let long = "abc ".repeat(PIECE_BYTES / 2);
+    assert_eq!(exceeded(|_| (), &format!("abtool {slow}")), Some(7));
+    assert_eq!(exceeded(|_| (), &format!("{long}{slow}")), Some(long.len()), "in the second piece");
+    let is_normalized: Change = |document| document["added_tokens"][1]["normalized"] = json!(true);
+    assert_eq!(exceeded(is_normalized, &format!("abtool {slow}")), Some(7));
+    assert_eq!(exceeded(|document| document["normalizer"] = json!({"type": "NFC"}), &slow), None);
+}
+
+#[test]
 fn word_characters_of_a_pattern_are_those_of_oniguruma() {
     let mut document = byte_level();
     document["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [

@@ -134,7 +134,8 @@ impl HuggingFace {
                 if let Some(trace) = trace.as_deref_mut() {
                     trace.push(Segment { text: origin(from..end), normalized: Some(text.clone().into_owned()), first: out.len() });
                 }
-                self.run_model(&text, start, scratch, out)?;
+                let origin = (is_unchanged && self.spaces.is_none()).then_some(input.position + start + from);
+                self.run_model(&text, origin, scratch, out)?;
             }
             let Some((range, id)) = found else {
                 break;
@@ -167,7 +168,8 @@ impl HuggingFace {
         Ok(found.map(range))
     }
 
-    fn run_model(&self, text: &str, start: usize, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<()> {
+    /// `start` is where the text is in its document, if that is known.
+    fn run_model(&self, text: &str, start: Option<usize>, scratch: &mut Scratch, out: &mut Vec<u32>) -> Result<()> {
         if u32::try_from(text.len()).is_err() {
             return Err(Error::NotEncoded { reason: format!("{} bytes without a place to cut are more than 4 GiB", text.len()) });
         }

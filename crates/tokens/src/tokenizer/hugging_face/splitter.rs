@@ -139,7 +139,7 @@ impl Splitter {
         matches!(self, Self::Native(PipelinePreTokenizer::Split(split)) if split.grammar().is_none())
     }
 
-    pub(super) fn split(&self, text: &str, start: usize, scratch: &mut PreTokenizerScratch, out: &mut Vec<Span>) -> Result<()> {
+    pub(super) fn split(&self, text: &str, start: Option<usize>, scratch: &mut PreTokenizerScratch, out: &mut Vec<Span>) -> Result<()> {
         match self {
             Self::Folded(native, _) if CONTRACTIONS.find(text.as_bytes()).is_none() => native.pre_tokenize(text, scratch, out).map_err(not_encoded),
             Self::Native(native) => native.pre_tokenize(text, scratch, out).map_err(not_encoded),
@@ -158,7 +158,8 @@ impl Splitter {
                     for span in &spans {
                         let first = next.len();
                         let range = span.range();
-                        member.split(text.get(range.clone()).unwrap_or_default(), start + range.start, scratch, &mut next)?;
+                        let inner_start = start.map(|start| start + range.start);
+                        member.split(text.get(range).unwrap_or_default(), inner_start, scratch, &mut next)?;
                         for inner in next.iter_mut().skip(first) {
                             inner.start += span.start;
                             inner.end += span.start;
