@@ -132,3 +132,18 @@ def test_date_makes_dated_templates_repeatable(tmp_path: Path, model: Path) -> N
     assert "31 Jan 2026" in tokenizer.decode(ids)
     with pytest.raises(ValueError, match="now is a date"):
         tokens(tmp_path / "chat.parquet", model, template.read_text(), now="yesterday")
+
+
+def test_groups_of_groupby_keep_the_names_of_their_items(tmp_path: Path, model: Path, oracle: Any) -> None:
+    text = (
+        "{% for g in messages | groupby('role') %}{{ g.grouper }} {{ g[0] }} {{ g.list | length }} {{ g.list[0].content }}"
+        "{% for m in g[1] %}|{{ m.content }}{% endfor %}{% endfor %}"
+        "{% set numbers = [{'a': 2}, {'a': 1}, {'a': 2, 'b': 0}] | groupby('a') %}{{ numbers[1].list }} {{ numbers[0] }}"
+        "{% for a, members in numbers %} {{ a }} {{ members }}{% endfor %} {{ numbers | map(attribute='grouper') | join }}"
+    )
+    pq.write_table(pa.table({"messages": [TURNS]}), tmp_path / "chat.parquet")
+    wanted = expected(oracle, text, TURNS)
+    assert wanted is not None
+    tokenizer = sm.Tokenizer(model)
+    found = tokens(tmp_path / "chat.parquet", model, text)["tokens"]
+    assert [tokenizer.decode(ids) for ids in found] == [tokenizer.decode(wanted[0])]

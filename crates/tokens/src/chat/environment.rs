@@ -81,6 +81,7 @@ pub(super) fn environment(now: Option<Date>) -> Environment<'static> {
     environment.set_formatter(python_text::write);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function(BRACKET, bracket);
+    environment.add_function("namespace", bounds::namespace);
     environment.add_filter("tojson", tojson);
     environment.add_filter("trim", python_text::trim);
     environment.add_filter("string", python_text::string);

@@ -182,7 +182,7 @@ fn escape(value: Value) -> Result<Value, Error> {
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
 fn attr(value: Value, name: String) -> Result<Value, Error> {
     match value.as_object().map(|object| class(object, value.kind())) {
-        Some(Class::Namespace | Class::Loop | Class::Other) => value.get_attr(&name),
+        Some(Class::Group | Class::Namespace | Class::Loop | Class::Function | Class::Unknown) => value.get_attr(&name),
         _ => Ok(Value::UNDEFINED),
     }
 }

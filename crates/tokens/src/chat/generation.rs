@@ -4,10 +4,10 @@
 //! and in comments.
 
 use super::Rendered;
+use super::edits::{Edit, edited};
 use super::environment::{BRACKET, Brackets, FIRST_BYTES, syntax};
 use crate::error::{Error, Result};
 use minijinja::machinery::{Token, tokenize};
-use std::ops::Range;
 
 pub(super) struct Rewritten {
     pub(super) template: String,
@@ -28,7 +28,7 @@ const START: &str = "with %}{% if true %}{{ FUNCTION(true) }}{% endif";
 const END: &str = "if true %}{{ FUNCTION(false) }}{% endif %}{% endwith";
 
 pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
-    let mut tags: Vec<(Range<usize>, bool)> = Vec::new();
+    let mut tags: Vec<Edit> = Vec::new();
     let mut names_date = false;
     let mut date_formats = Vec::new();
     // How many tokens of `strftime_now(` came before.
@@ -40,7 +40,8 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
     for token in tokenize(template, false, syntax()) {
         let (token, span) = token.map_err(|error| super::template_error(&error))?;
         if let (Token::Ident(name @ ("generation" | "endgeneration")), true) = (&token, follows_start) {
-            tags.push((span.start_offset as usize..span.end_offset as usize, *name == "generation"));
+            let new = if *name == "generation" { START } else { END }.replace("FUNCTION", BRACKET);
+            tags.push((span.start_offset as usize..span.end_offset as usize, new));
         }
         if let (Token::Ident(name), true) = (&token, follows_start) {
             match (*name, loops.last_mut()) {
@@ -72,15 +73,9 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
             matches!(token, Token::Ident("recursive")) || matches!(token, Token::Ident(name) if follows_start && CAPTURING.contains(&name));
         follows_start = matches!(token, Token::BlockStart);
     }
-    let has_generation = !tags.is_empty();
-    let mut rewritten = template.to_owned();
-    for (range, is_start) in tags.into_iter().rev() {
-        if rewritten.get(range.clone()).is_none() {
-            return Err(Error::Template { line: None, reason: "a generation tag cannot be found".to_owned() });
-        }
-        rewritten.replace_range(range, &if is_start { START } else { END }.replace("FUNCTION", BRACKET));
-    }
-    Ok(Rewritten { template: rewritten, has_generation, names_date, date_formats, reads_output })
+    let lost = || Error::Template { line: None, reason: "a generation tag cannot be found".to_owned() };
+    let rewritten = edited(template, &tags).ok_or_else(lost)?;
+    Ok(Rewritten { template: rewritten, has_generation: !tags.is_empty(), names_date, date_formats, reads_output })
 }
 
 fn literal<'a>(token: &'a Token<'_>) -> Option<&'a str> {

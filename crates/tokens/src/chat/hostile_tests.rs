@@ -107,11 +107,11 @@ fn long_chain_in_one_expression_is_refused_when_the_template_is_compiled() {
         format!("{{{{ 1{} }}}}", " + 1".repeat(100_000)),
         format!("{{{{ {}x }}}}", "not ".repeat(100_000)),
         format!("{{{{ {}1 }}}}", "-".repeat(100_000)),
-        format!("{{{{ {}1 }}}}", "1 if x else ".repeat(100_000)),
+        format!("{{{{ {}1 }}}}", "1 if x else ".repeat(80_000)),
     ] {
         assert_refused(text, "operators in a row");
     }
-    assert_refused(format!("{{% if x %}}{}{{% endif %}}", "{% elif y %}".repeat(100_000)), "elif");
+    assert_refused(format!("{{% if x %}}{}{{% endif %}}", "{% elif y %}".repeat(80_000)), "elif");
     assert_eq!(outcome(format!("{{{{ 0{} }}}}", " + 1".repeat(390))).unwrap(), "390");
     assert_eq!(outcome(format!("{{{{ [[1, 2]{}] | length }}}}", ", [1, 2]".repeat(3000))).unwrap(), "3001");
     assert_eq!(outcome(format!("{{% if x %}}{}{{% else %}}e{{% endif %}}", "{% elif y %}".repeat(240))).unwrap(), "e");
@@ -131,6 +131,14 @@ fn tag_for_other_templates_is_refused() {
     for tag in ["include 'x' ignore missing", "import 'x' as x", "from 'x' import y", "extends 'x'", "block x"] {
         assert_refused(format!("\n{{% {tag} %}}"), "needs other templates");
     }
+}
+
+/// In a test that would take half a minute if each use were compared with each declaration.
+#[test]
+fn many_declared_arguments_of_a_macro_are_found_many_times() {
+    let uses = format!("{{{{ [{}] | length }}}}", "kwargs, ".repeat(60_000));
+    let text = format!("{{% macro f() %}}{{% set {}kwargs = 1 %}}{uses}{{% endmacro %}}{{{{ 1 }}}}", "a, ".repeat(180_000));
+    assert_eq!(outcome(text).unwrap(), "1");
 }
 
 #[test]
@@ -164,4 +172,28 @@ fn checks_of_variables_do_not_change_the_text() {
     for (text, expected) in cases {
         assert_eq!(outcome(text.to_owned()).unwrap(), expected, "{text}");
     }
+}
+
+#[test]
+fn computed_lists_of_namespaces_do_not_collect() {
+    for assignment in ["{% set a = namespace(x=a.x[0:]) %}", "{% set a = namespace({'x': [a.x | reverse][0]}) %}"] {
+        let text = format!("{{% set a = namespace(x=[1]) %}}{}{{{{ a.x }}}}", assignment.repeat(20_000));
+        assert_eq!(outcome(text).unwrap(), "[1]", "{assignment}");
+    }
+}
+
+#[test]
+fn dict_of_dicts_does_not_collect() {
+    let assigned = "{% set ns.x = ns.x | chain({'a': i}) %}";
+    let text = format!("{{% set ns = namespace(x={{'b': 1}}) %}}{{% for i in range(50000) %}}{assigned}{{% endfor %}}{{{{ ns.x }}}}");
+    assert_eq!(outcome(text).unwrap(), "{'a': 49999, 'b': 1}");
+}
+
+#[test]
+fn template_of_a_megabyte_is_compiled_and_a_longer_one_is_refused() {
+    const TAG: &str = "{% set a=[] %}";
+    let longest = TAG.repeat((1 << 20) / TAG.len());
+    assert_eq!(outcome(longest.clone()).unwrap(), "");
+    let error = outcome(longest + TAG).unwrap_err();
+    assert_eq!(error, "The chat template fails: it has 1048586 bytes, and the limit is 1 MiB");
 }

@@ -4,6 +4,7 @@
 //! can collect levels across expressions passes through a name: `set`, namespaces, loops, macros and `with`. A filter that checks the value is inserted after each
 //! of these. A template cannot replace filters.
 
+use super::edits::{Edit, edited};
 use super::environment::syntax;
 use crate::error::{Error, Result};
 use minijinja::machinery::{Span, Token, tokenize};
@@ -21,13 +22,13 @@ const BRACKETS: usize = 64;
 /// `elif` of the blocks that are open.
 const BRANCHES: usize = 250;
 
+/// Names of the arguments that a macro of Jinja does not declare.
+const UNDECLARED: [&str; 2] = ["varargs", "kwargs"];
+
 struct Part<'a> {
     token: Token<'a>,
     span: Span,
 }
-
-/// What is inserted at a byte of the source.
-type Insertion = (usize, String);
 
 /// The template with checks of the values that it assigns.
 ///
@@ -57,14 +58,7 @@ pub(super) fn guarded(template: &str) -> Result<String> {
             token => tag.push(Part { token, span }),
         }
     }
-    let mut guarded = template.to_owned();
-    for (place, text) in insertions.into_iter().rev() {
-        if !guarded.is_char_boundary(place) {
-            return Err(Error::Template { line: None, reason: "a tag cannot be found".to_owned() });
-        }
-        guarded.insert_str(place, &text);
-    }
-    Ok(guarded)
+    edited(template, &insertions).ok_or_else(|| Error::Template { line: None, reason: "a tag cannot be found".to_owned() })
 }
 
 fn refused<T>(part: &Part<'_>, reason: &str) -> Result<T> {
@@ -132,18 +126,19 @@ fn check_branches(tag: &[Part<'_>], branches: &mut Vec<usize>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses the names of the arguments that a macro does not declare: the engine has none, and would write nothing. `macros` are the names that are declared in each
-/// open macro.
+/// Refuses `varargs` and `kwargs` in a macro that does not declare them: Jinja passes the other arguments under these names, and the engine leaves both undefined, so
+/// they would render as nothing. `macros` are those of the two that each open macro declares.
 fn check_arguments(tag: &[Part<'_>], macros: &mut Vec<Vec<String>>) -> Result<()> {
     let rest = tag.get(1..).unwrap_or_default();
     match tag.first().map(|part| &part.token) {
-        Some(Token::Ident("macro")) => macros.push(parameters(rest.get(1..).unwrap_or_default())),
+        Some(Token::Ident("macro")) => {
+            macros.push(Vec::new());
+            declare(macros, parameters(rest.get(1..).unwrap_or_default()));
+        }
         Some(Token::Ident("endmacro")) => drop(macros.pop()),
         Some(Token::Ident("set" | "for")) => {
             let end = rest.iter().position(|part| matches!(part.token, Token::Assign | Token::Ident("in"))).unwrap_or(rest.len());
-            if let Some(names) = macros.last_mut() {
-                names.extend(paths(rest.get(..end).unwrap_or_default()));
-            }
+            declare(macros, paths(rest.get(..end).unwrap_or_default()));
         }
         _ => {}
     }
@@ -151,7 +146,8 @@ fn check_arguments(tag: &[Part<'_>], macros: &mut Vec<Vec<String>>) -> Result<()
     let mut follows_dot = false;
     for (place, part) in tag.iter().enumerate() {
         let is_argument = matches!(tag.get(place + 1), Some(Part { token: Token::Assign, .. }));
-        if let Token::Ident(name @ ("varargs" | "kwargs")) = part.token
+        if let Token::Ident(name) = part.token
+            && UNDECLARED.contains(&name)
             && !(follows_dot || is_argument || names.iter().any(|known| known == name))
         {
             return refused(part, &format!("{name} of a macro is not supported; declare each argument"));
@@ -161,8 +157,17 @@ fn check_arguments(tag: &[Part<'_>], macros: &mut Vec<Vec<String>>) -> Result<()
     Ok(())
 }
 
+fn declare(macros: &mut [Vec<String>], names: Vec<String>) {
+    let Some(known) = macros.last_mut() else { return };
+    for name in names {
+        if UNDECLARED.contains(&name.as_str()) && !known.contains(&name) {
+            known.push(name);
+        }
+    }
+}
+
 /// The checks that follow a tag.
-fn checks(tag: &[Part<'_>], captured: &mut Vec<Vec<String>>) -> Result<Option<Insertion>> {
+fn checks(tag: &[Part<'_>], captured: &mut Vec<Vec<String>>) -> Result<Option<Edit>> {
     let (Some(first), Some(last)) = (tag.first(), tag.last()) else { return Ok(None) };
     let Token::Ident(name) = first.token else { return Ok(None) };
     let rest = tag.get(1..).unwrap_or_default();
@@ -207,7 +212,8 @@ fn checks(tag: &[Part<'_>], captured: &mut Vec<Vec<String>>) -> Result<Option<In
             format!(" %}}{{% if {name} is {UNCHECKED} %}}{{% set {name} = {name} | {filter} %}}{{% endif")
         })
         .collect();
-    Ok((!text.is_empty()).then_some((last.span.end_offset as usize, text)))
+    let end = last.span.end_offset as usize;
+    Ok((!text.is_empty()).then_some((end..end, text)))
 }
 
 /// Whether an expression can make a value that is larger than its operands.

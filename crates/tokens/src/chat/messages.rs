@@ -16,7 +16,7 @@ pub(super) struct Message {
     pub(super) value: Value,
 }
 
-/// Without null keys, as transformers passes messages, and with reasoning under all names.
+/// Without null keys, as transformers passes messages. As there, reasoning under any name is also `reasoning_content`, and `thinking` if the message has none.
 pub(super) fn prepared(messages: &Json) -> Result<Vec<Message>> {
     let Json::Array(messages) = messages else {
         return Err(Error::Messages { problem: "are not a list".to_owned() });

@@ -5,9 +5,11 @@
 
 mod bounds;
 mod date;
+mod edits;
 mod environment;
 mod filters;
 mod generation;
+mod group;
 mod limits;
 mod messages;
 mod python_json;
@@ -31,6 +33,8 @@ use std::ops::Range;
 
 const NAME: &str = "chat template";
 const OUTPUT_BYTES: usize = 64 << 20;
+/// Templates of models have less than 64 KiB. One at the limit takes seconds to compile.
+const TEMPLATE_BYTES: usize = 1 << 20;
 
 /// What a template renders besides the messages.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -67,9 +71,12 @@ impl ChatTemplate {
     /// `roles` are the special tokens that the template may name, as [`crate::Tokenizer::roles`] has them; `now` is a date such as "2026-01-31".
     ///
     /// # Errors
-    /// When the template is not valid, or asks for the date and `now` is not given.
+    /// When the template is not valid or has more than 1 MiB, or asks for the date and `now` is not given.
     pub fn new(template: &str, roles: &BTreeMap<String, String>, now: Option<&str>) -> Result<Self> {
         let now = now.map(date::Date::parse).transpose()?;
+        if template.len() > TEMPLATE_BYTES {
+            return Err(Error::Template { line: None, reason: format!("it has {} bytes, and the limit is 1 MiB", template.len()) });
+        }
         // As Jinja2 does first.
         let template = template.replace("\r\n", "\n").replace('\r', "\n");
         let rewritten = generation::rewrite(&template)?;

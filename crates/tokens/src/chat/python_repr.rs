@@ -35,23 +35,23 @@ fn write_repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::Number => out.push_str(&number(value)),
         kind => match value.as_object().map(|object| class(object, kind)) {
-            Some(Class::Tuple) => {
+            Some(Class::Tuple | Class::Group) => {
                 out.push('(');
                 let count = write_items(out, value, depth)?;
                 out.push_str(if count == 1 { ",)" } else { ")" });
             }
-            Some(Class::List | Class::Lazy) => {
+            Some(Class::List | Class::LazyList) => {
                 out.push('[');
                 write_items(out, value, depth)?;
                 out.push(']');
             }
-            Some(Class::Dict) => write_dict(out, value, depth)?,
+            Some(Class::Dict | Class::LazyDict) => write_dict(out, value, depth)?,
             Some(Class::Namespace) => {
                 out.push_str("<Namespace ");
                 write_dict(out, value, depth)?;
                 out.push('>');
             }
-            Some(Class::Loop | Class::Other) | None => out.push_str(&value.to_string()),
+            Some(Class::Loop | Class::Function | Class::Unknown) | None => out.push_str(&value.to_string()),
         },
     }
     Ok(())
