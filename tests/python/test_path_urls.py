@@ -192,7 +192,7 @@ def test_address_with_a_query_is_refused_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("acess_key_id", "access_key_id"), ("regoin", "region"), ("tokn", "token")]
+    ("typed", "meant"), [("access_key_ids", "access_key_id"), ("regions", "region"), ("tokens", "token")]
 )
 def test_unknown_storage_option_is_refused_with_the_one_that_was_meant(typed: str, meant: str) -> None:
     with pytest.raises(sm.OptionError, match=f"(?s){typed}.*did you mean '{meant}'"):
