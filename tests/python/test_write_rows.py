@@ -38,6 +38,17 @@ def failing_at_100(number: int) -> dict:
     return {"x": number}
 
 
+class TwoPartsError(Exception):
+    """Can be pickled, but not unpickled."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def failing_in_two_parts(number: int) -> dict:
+    raise TwoPartsError(number, 2) from OSError("why")
+
+
 def dying_at_50(number: int) -> dict:
     if number == 50:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -67,6 +78,27 @@ def test_exception_names_the_row_and_leaves_nothing(tmp_path: Path, workers: int
         writer.write_rows(range(1_000), workers=workers, transform=failing_at_100)
     assert "row 100 of write_rows" in raised.value.__notes__[-1]
     assert names(tmp_path) == []
+
+
+def test_exception_of_a_worker_brings_its_traceback(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as raised, sm.Writer(tmp_path / "a.parquet") as writer:
+        writer.write_rows(range(1_000), workers=1, transform=failing_at_100)
+    frames = raised.value.__notes__[0]
+    assert "in failing_at_100" in frames
+    assert 'raise ZeroDivisionError("the hundredth")' in frames
+
+
+def test_exception_that_cannot_be_unpickled_is_told_with_its_text_and_cause(tmp_path: Path) -> None:
+    with (
+        pytest.raises(
+            sm.EngineError, match="transform raised TwoPartsError, .*: 1 and 2\nhint: use workers=0"
+        ) as raised,
+        sm.Writer(tmp_path / "a.parquet") as writer,
+    ):
+        writer.write_rows([1], workers=1, transform=failing_in_two_parts)
+    assert repr(raised.value.__cause__) == "OSError('why')"
+    assert "in failing_in_two_parts" in raised.value.__notes__[0]
+    assert "row 0 of write_rows" in raised.value.__notes__[-1]
 
 
 def test_exception_of_the_rows_comes_behind_those_before_it(tmp_path: Path) -> None:

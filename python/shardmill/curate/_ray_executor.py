@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import chdir, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -17,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shardmill import errors
+from shardmill._sent_errors import packed_error, unpacked_error
 from shardmill._threads import available_cores
 from shardmill.metrics._snapshot import StorageMetrics
 from shardmill.storage._configure import metrics as storage_metrics
@@ -158,27 +157,15 @@ class Outcome:
         """
         if self.failure is None:
             return self.text
-        error, cause, frames = pickle.loads(self.failure)
-        if cause is not None and frames:
-            cause.add_note(f"On the worker:\n{frames}")
-        raise error from cause
+        error, note = unpacked_error(self.failure)
+        if error.__cause__ is not None and note:
+            error.__cause__.add_note(note)
+        raise error
 
 
 def _packed(error: Exception) -> bytes:
-    """Pickle ``error`` and its cause for the driver; a cause that cannot be pickled is replaced by its message."""
+    """Pickle ``error`` and its cause for the driver."""
     from shardmill.integrations._ray_tasks import pickled
 
-    cause = error.__cause__
-    # Frames are sent as text only.
-    frames = "" if cause is None else "".join(traceback.format_tb(cause.__traceback__)).rstrip()
-    told = None if cause is None else RuntimeError(f"{type(cause).__name__}: {cause}")
     generic = errors.CurateError(f"{type(error).__name__}: {error}")
-    for pair in ((error, cause), (error, told), (generic, told)):
-        try:
-            packed = pickled((*pair, frames))
-            # An exception with a custom constructor may be picklable, but fail to unpickle.
-            pickle.loads(packed)
-        except Exception:
-            continue
-        return packed
-    raise AssertionError("exceptions with one text travel") from error
+    return packed_error(error, generic, traced=error.__cause__, dumps=pickled)

@@ -1,29 +1,28 @@
 """Runs the user's function on each row, in worker processes, in order.
 
-Rows are sent in chunks, whose size adapts to the duration of the function, and results are returned in row order.
+Rows are sent in chunks, whose size adapts to the duration of the function and the size of rows and results. Results are returned in row order.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import pickle
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any
 
-from shardmill._workers import worker_died
-from shardmill.errors import OptionError
+from shardmill._native.write import approximate_size
+from shardmill._sent_errors import packed_error, unpacked_error
+from shardmill._workers import WorkerPool, worker_died
+from shardmill.errors import EngineError
 
 #: Target duration of a chunk, so that the cost of sending it is small.
 _CHUNK_S = 0.05
 _MOST_ROWS = 4096
-
-_function: Callable[[Any], Any]
+#: Target size of the rows of a chunk, and of its results: twice as many chunks as workers are in memory.
+_CHUNK_BYTES = 4 << 20
 
 
 def transformed(rows: Iterable[Any], function: Callable[[Any], Any], workers: int) -> Generator[Any, None, None]:
@@ -48,18 +47,7 @@ def transformed(rows: Iterable[Any], function: Callable[[Any], Any], workers: in
 
 
 def _elsewhere(rows: Iterable[Any], function: Callable[[Any], Any], workers: int) -> Iterator[Any]:
-    try:
-        pickled = pickle.dumps(function)
-    except Exception as error:
-        raise OptionError(
-            f"transform cannot be sent to other processes: {error}\n"
-            "hint: define it at the top level of a module, or use workers=0"
-        ) from error
-    # This process already runs threads: a forked child could inherit a lock that is never released.
-    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context(method), initializer=_start, initargs=(pickled,)
-    )
+    pool = WorkerPool(function, workers)
     waiting: deque[tuple[int, int, Future[Any]]] = deque()
     source, size, first = iter(rows), 1, 0
     failure: BaseException | None = None
@@ -69,7 +57,7 @@ def _elsewhere(rows: Iterable[Any], function: Callable[[Any], Any], workers: int
             while failure is None and len(waiting) < 2 * workers:
                 chunk: list[Any] = []
                 try:
-                    chunk.extend(islice(source, size))
+                    _fill(chunk, islice(source, size))
                 except Exception as error:
                     # It is raised after the rows that are in flight.
                     failure = error
@@ -80,53 +68,56 @@ def _elsewhere(rows: Iterable[Any], function: Callable[[Any], Any], workers: int
             if not waiting:
                 break
             number, count, future = waiting.popleft()
-            results, seconds, error = future.result()
+            results, seconds, packed = future.result()
+            size = _next_size(size, count, seconds, approximate_size(results))
             yield from results
-            if error is not None:
+            if packed is not None:
+                error, frames = unpacked_error(packed)
+                if frames:
+                    error.add_note(frames)
                 _note(error, number + len(results))
                 raise error
-            size = _next_size(size, count, seconds)
         if failure is not None:
             raise failure
         is_done = True
     except BrokenProcessPool as error:
         raise worker_died("write_rows") from error
     finally:
-        if not is_done:
-            _stop(pool)
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.close(is_done=is_done)
 
 
-def _next_size(size: int, count: int, seconds: float) -> int:
-    fitting = int(count * _CHUNK_S / max(seconds, 1e-6))
+def _fill(chunk: list[Any], rows: Iterable[Any]) -> None:
+    """Add rows until there are no more, or the chunk has its size."""
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += approximate_size(row)
+        if size >= _CHUNK_BYTES:
+            return
+
+
+def _next_size(size: int, count: int, seconds: float, result_bytes: int) -> int:
+    fitting = int(count * min(_CHUNK_S / max(seconds, 1e-6), _CHUNK_BYTES / max(result_bytes, 1)))
     return max(1, min(fitting, 4 * size, _MOST_ROWS))
 
 
-def _stop(pool: ProcessPoolExecutor) -> None:
-    """Stop the workers without waiting for their work."""
-    for process in list((getattr(pool, "_processes", None) or {}).values()):
-        process.terminate()
-    # A worker that is stopped while it sends a result leaves a part of it in the pipe. Once no writer is left, the pool's reader stops waiting.
-    if (results := getattr(pool, "_result_queue", None)) is not None:
-        results._writer.close()
-
-
-def _start(pickled: bytes) -> None:
-    """Run once in each worker. Ignore Ctrl-C, which the caller handles."""
-    global _function
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _function = pickle.loads(pickled)
-
-
-def _results(rows: list[Any]) -> tuple[list[Any], float, Exception | None]:
-    """Run in a worker: return the results up to the first exception, and the elapsed time."""
+def _results(function: Callable[[Any], Any], rows: list[Any]) -> tuple[list[Any], float, bytes | None]:
+    """Run in a worker: return the results up to the first exception, the elapsed time, and the exception, packed."""
     start, results = time.perf_counter(), []
     for row in rows:
         try:
-            results.append(_function(row))
+            results.append(function(row))
         except Exception as error:
-            return results, time.perf_counter() - start, error
+            return results, time.perf_counter() - start, _packed(error)
     return results, time.perf_counter() - start, None
+
+
+def _packed(error: Exception) -> bytes:
+    generic = EngineError(
+        f"transform raised {type(error).__name__}, which cannot be sent to another process: {error}\n"
+        "hint: use workers=0 to get the exception itself, or make it picklable"
+    )
+    return packed_error(error, generic, traced=error)
 
 
 def _note(error: Exception, row: int) -> None:
