@@ -72,12 +72,14 @@ def test_close_that_fails_keeps_the_counters(tmp_path: Path) -> None:
     assert check_failed(writer, rows=2).publish_seconds > 0
 
 
-def test_index_that_fails_leaves_the_counters_of_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_that_fails_leaves_the_counters_of_replaced_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_arguments: object, **_options: object) -> int:
         raise sm.StorageError("the disk is full")
 
     monkeypatch.setattr("shardmill.write._index.write_index", fails)
-    writer = sm.Writer(tmp_path / "out", format="mds", columns={"x": "int"})
+    writer = sm.Writer(tmp_path / "out", format="mds", columns={"x": "int"}, mode="overwrite")
     writer.write({"x": 1})
     with pytest.raises(sm.StorageError):
         writer.close()

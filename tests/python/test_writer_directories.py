@@ -1,5 +1,6 @@
 """Directories of `sm.Writer`: appending, two writers at once, kills, and the indexes that list shards."""
 
+import hashlib
 import json
 import os
 import signal
@@ -178,13 +179,24 @@ def test_index_of_chinidataset_lists_parquet_shards(tmp_path: Path) -> None:
     assert shard["column_sizes"] == [None, None, None]
     assert (shard["format"], shard["samples"], shard["version"], shard["zip_data"]) == ("parquet", 1, 2, None)
     assert shard["raw_data"]["bytes"] == (tmp_path / "shard.00000.parquet").stat().st_size
-    assert len(shard["raw_data"]["hashes"]["sha1"]) == 40
+    digest = hashlib.sha1((tmp_path / "shard.00000.parquet").read_bytes()).hexdigest()
+    assert shard["raw_data"]["hashes"] == {"sha1": digest}
     assert [row["label"] for row in sm.Dataset([*map(str, sorted(tmp_path.glob("*.parquet")))])] == [0, 1, 2, 3, 1, 2]
     with (
         pytest.raises(ValueError, match="has an index, which would not list"),
         sm.Writer(tmp_path, format="parquet", mode="append") as w,
     ):
         w.write({"text": "x"})
+
+
+def test_digest_of_a_large_shard_is_that_of_the_whole_file(tmp_path: Path) -> None:
+    options = {"index": "chinidataset", "hashes": ["sha256", "md5"], "compression": "none"}
+    with sm.Writer(tmp_path, format="parquet", **options) as writer:
+        writer.write({"x": bytes(17 << 20)})
+    (shard,) = json.loads((tmp_path / "index.json").read_text())["shards"]
+    content = Path(writer.files[0]).read_bytes()
+    expected = {name: hashlib.new(name, content).hexdigest() for name in ("sha256", "md5")}
+    assert shard["raw_data"]["hashes"] == expected
 
 
 DESCRIPTIONS = ["config.json", "dataset_info.json", "tokenizer.json", "README.md"]
@@ -242,6 +254,35 @@ def test_merged_index_lists_shards_of_all_parts_in_the_order_of_paths(tmp_path: 
     assert listed(tmp_path) == expected
     assert all(path.read_bytes() == content for path, content in contents.items())
     assert sm.merge(tmp_path) == files, "its own index is not a part"
+
+
+def test_part_that_was_merged_before_counts_once(tmp_path: Path) -> None:
+    for name in ("a/1", "a/2", "b"):
+        part(tmp_path / name, name)
+    sm.merge(tmp_path / "a")
+    part(tmp_path / "a/3", "a/3")
+    expected = [f"{name}/shard.00000.mds" for name in ("a/1", "a/2", "a/3", "b")]
+    assert sm.merge(tmp_path) == [f"{tmp_path}/{name}" for name in expected]
+    assert listed(tmp_path) == expected
+    assert [row["txt"] for row in sm.Dataset(tmp_path)] == ["a/1", "a/2", "a/3", "b"]
+
+
+def test_files_of_nested_parts_without_an_index_count_once(tmp_path: Path) -> None:
+    part(tmp_path / "a/b", "x", format="jsonl")
+    assert sm.merge(tmp_path, [tmp_path / "a", tmp_path / "a/b"]) == [f"{tmp_path}/a/b/part-00000.jsonl"]
+
+
+def test_index_that_would_list_a_shard_twice_is_refused(tmp_path: Path) -> None:
+    part(tmp_path, "x")
+    index = json.loads((tmp_path / "index.json").read_text())
+    index["shards"] *= 2
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    with (
+        pytest.raises(sm.FormatError, match=r"would list 'shard\.00000\.mds' twice\nhint: rebuild"),
+        sm.Writer(tmp_path, format="mds", mode="append") as writer,
+    ):
+        writer.write({"txt": "y"})
+    assert names(tmp_path) == ["index.json", "shard.00000.mds"]
 
 
 def test_given_parts_keep_their_order_and_count_once(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import shardmill as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shardmill.write._exact_values import first_changed
 
 EAST = dt.timezone(dt.timedelta(hours=5))
 
@@ -31,6 +32,14 @@ LOSSES: list[tuple[dict[str, str] | None, Any, Any]] = [
     (None, dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5, 6)),
     (None, dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=EAST)),
 ]
+
+
+@pytest.mark.parametrize("name", ["update", "timestamp", "binary"])
+def test_name_of_a_field_is_not_taken_for_its_type(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [{name: 1}, {name: 2}]
+    # Values are compared one by one only where their type may lose something.
+    monkeypatch.setattr("shardmill.write._exact_values._is_same", None)
+    assert first_changed(values, pa.array(values)) is None
 
 
 @pytest.mark.parametrize("before", [0, 1, 1100])

@@ -1,12 +1,16 @@
 """What fails in `sm.Writer` closes it and leaves nothing, even if the caller goes on; what names nothing is refused at once."""
 
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import shardmill as sm
+from shardmill.data._shard_index import write_index
+from shardmill.write._row_batches import RowBatches
 
 
 def failing_rows() -> Iterator[dict]:
@@ -121,3 +125,73 @@ def test_image_column_takes_bytes_and_images_only(tmp_path: Path, encoding: str,
         sm.Writer(tmp_path / "out", format="mds", columns={"x": encoding}) as writer,
     ):
         writer.write({"x": images})
+
+
+def one_shard(directory: Path, mode: Any = "error") -> sm.Writer:
+    writer = sm.Writer(directory, format="mds", columns={"x": "int"}, mode=mode)
+    writer.write({"x": 1})
+    return writer
+
+
+def unwritten_index(*_arguments: object, **_options: object) -> int:
+    raise sm.StorageError("the disk is full")
+
+
+def test_index_that_cannot_be_written_withdraws_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = one_shard(tmp_path / "new")
+    with monkeypatch.context() as context, pytest.raises(sm.StorageError, match="the disk is full"):
+        context.setattr("shardmill.write._index.write_index", unwritten_index)
+        writer.close()
+    assert list(tmp_path.iterdir()) == []
+    assert (writer.files, writer.metrics().files, writer.metrics().bytes_written) == ([], 0, 0)
+
+
+def test_index_that_cannot_be_extended_keeps_the_earlier_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_shard(tmp_path).close()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    writer = one_shard(tmp_path, "append")
+    monkeypatch.setattr("shardmill.write._index.write_index", unwritten_index)
+    with pytest.raises(sm.StorageError):
+        writer.close()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_index_that_is_visible_but_not_synced_keeps_its_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_synced(*arguments: Any, **options: Any) -> int:
+        write_index(*arguments, **options)
+        raise sm.StorageError("the sync failed")
+
+    writer = one_shard(tmp_path)
+    monkeypatch.setattr("shardmill.write._index.write_index", not_synced)
+    with pytest.raises(sm.StorageError):
+        writer.close()
+    assert [row["x"] for row in sm.Dataset(tmp_path)] == [1]
+
+
+def test_names_that_cannot_be_synced_are_withdrawn(tmp_path: Path) -> None:
+    with sm.Writer(tmp_path / "out", format="jsonl", shard_bytes=1) as writer:
+        writer.write_rows([{"x": 1}, {"x": 2}])
+        writer._flush_rows()
+        writer._native.finish()
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # The directory cannot be opened for its sync.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limit[1]))
+        try:
+            with pytest.raises(sm.StorageError):
+                writer._native.publish(0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+        assert list((tmp_path / "out").iterdir()) == []
+        writer._abandon()
+
+
+def test_row_that_only_the_buffer_refuses_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RowBatches, "check", lambda *_arguments: None)
+    with (
+        pytest.raises(sm.FormatError, match="row 1 lacks columns of the file: it has y"),
+        sm.Writer(tmp_path / "a.parquet", schema=pa.schema([("x", pa.int64())])) as writer,
+    ):
+        writer.write({"x": 1})
+        writer.write({"y": 2})

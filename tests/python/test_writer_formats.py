@@ -210,7 +210,30 @@ def test_bytes_of_archives_do_not_depend_on_threads_and_time_when_it_is_fixed(tm
             one.write_batch(table[start : start + 700])
     assert len(writer.files) > 3
     assert [Path(path).read_bytes() for path in writer.files] == [Path(path).read_bytes() for path in one.files]
-    assert all(Path(path).stat().st_size <= 1_000_000 + 10_240 for path in writer.files)
+    assert all(Path(path).stat().st_size <= 1_000_000 for path in writer.files)
+
+
+@pytest.mark.parametrize("limit", [10_240, 20_480, 30_000])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_archive_with_its_end_has_the_limit_as_its_greatest_size(tmp_path: Path, limit: int, threads: int) -> None:
+    with sm.Writer(tmp_path / "out", format="webdataset", shard_bytes=limit, threads=threads) as writer:
+        writer.write_rows({"txt": "x"} for _ in range(100))
+    counts = []
+    for path in writer.files:
+        assert Path(path).stat().st_size <= limit
+        with tarfile.open(path) as archive:
+            counts.append(len(archive.getnames()))
+    # A sample is a header and a block. The last two blocks of an archive are zeros, and its size is a multiple of 10,240.
+    expected = (limit // 10_240 * 10_240 - 1024) // 1024
+    assert counts == [expected] * (100 // expected) + [100 % expected]
+
+
+@pytest.mark.parametrize("name", ["X.TAR.GZ", "x.Tgz", "X.JSONL.GZ", "x.jsonl.ZST", "X.TAR.ZST"])
+def test_extension_in_capitals_implies_its_compression(tmp_path: Path, name: str) -> None:
+    with sm.Writer(tmp_path / name) as writer:
+        writer.write({"txt": "x"})
+    magic = b"\x28\xb5\x2f\xfd" if name.lower().endswith("zst") else b"\x1f\x8b"
+    assert (tmp_path / name).read_bytes().startswith(magic)
 
 
 @pytest.mark.parametrize("suffix", ["tar.gz", "tgz", "tar.zst"])

@@ -185,9 +185,9 @@ impl Encoders {
         );
         for lengths in gathered.lengths.chunks(group_size) {
             let len = lengths.iter().sum::<u64>();
-            let (values, behind) = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len)).unwrap_or((rest, &[]));
+            let (values, left) = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len)).unwrap_or((rest, &[]));
             encoder.encode(lengths, values, &mut chunks)?;
-            rest = behind;
+            rest = left;
         }
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(encoder);
         Ok(chunks)

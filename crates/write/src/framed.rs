@@ -7,13 +7,13 @@ use crate::compressed::{CompressedFile, FileCompression};
 use crate::encoded::Encoded;
 use crate::file_set::FileSet;
 use crate::follower::Follower;
-use crate::place::Place;
+use crate::pending_files::PendingFiles;
 use crate::staged::Finished;
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use shardmill_formats::jsonl::encode_lines;
-use shardmill_formats::tar::{MemberStamp, SampleEncoder, end_of_archive};
+use shardmill_formats::tar::{MemberStamp, SampleEncoder, end_of_archive, end_of_archive_len};
 use std::sync::Arc;
 
 /// Size in memory of the rows of one job.
@@ -89,6 +89,14 @@ impl Framing {
             Self::Samples(_) => end_of_archive(bytes),
         }
     }
+
+    /// The size of a file with rows of this size.
+    fn whole(&self, bytes: u64) -> u64 {
+        match self {
+            Self::Lines => bytes,
+            Self::Samples(_) => bytes.saturating_add(end_of_archive_len(bytes)),
+        }
+    }
 }
 
 impl FramedFiles {
@@ -97,64 +105,65 @@ impl FramedFiles {
         Self { framing: Arc::new(framing), compression, schema: None, queue, open: None, last_key: None }
     }
 
-    fn append_ready(&mut self, all: bool, place: &mut Place) -> Result<()> {
+    fn append_ready(&mut self, all: bool, pending: &mut PendingFiles) -> Result<()> {
         while let Some(frames) = self.queue.as_mut().map(|queue| queue.take(all)).transpose()?.flatten() {
-            self.append(frames?, place)?;
+            self.append(frames?, pending)?;
         }
         Ok(())
     }
 
-    fn append(&mut self, frames: Frames, place: &mut Place) -> Result<()> {
+    fn append(&mut self, frames: Frames, pending: &mut PendingFiles) -> Result<()> {
         if let Some((first, last)) = frames.keys {
             if self.last_key.as_ref() == Some(&first) {
                 return Err(Error::NoSample(SampleEncoder::repeated_key(frames.first_row, first)));
             }
             self.last_key = Some(last);
         }
-        let size_limit = place.size_limit();
+        let size_limit = pending.size_limit();
         let (mut start, mut rest) = (0, frames.ends.as_slice());
         let mut bytes = frames.bytes;
         while !rest.is_empty() {
-            let open = self.open(place)?;
-            let room = size_limit.saturating_sub(open.bytes);
-            let fits = |end: &usize| (*end - start) as u64 <= room;
+            let framing = Arc::clone(&self.framing);
+            let open = self.open(pending)?;
+            let before = open.bytes;
+            let fits = |end: &usize| framing.whole(before + (*end - start) as u64) <= size_limit;
             // A row that is larger than the limit gets a separate file.
             let least = usize::from(open.rows == 0);
             let count = rest.partition_point(fits).max(least).min(rest.len());
-            let (taken, behind) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+            let (taken, left) = rest.split_at_checked(count).unwrap_or((rest, &[]));
             if let Some(end) = taken.last() {
                 let remaining = bytes.split_off((*end - start).min(bytes.len()));
                 open.write(std::mem::replace(&mut bytes, remaining), taken.len() as u64)?;
                 start = *end;
             }
-            rest = behind;
+            rest = left;
             if !rest.is_empty() {
-                self.end_file(place)?;
+                self.end_file(pending)?;
             }
         }
         Ok(())
     }
 
-    fn open(&mut self, place: &mut Place) -> Result<&mut OpenFile> {
+    fn open(&mut self, pending: &mut PendingFiles) -> Result<&mut OpenFile> {
         let open = match self.open.take() {
             Some(open) => open,
-            None => OpenFile::create(place, self.compression)?,
+            None => OpenFile::create(pending, self.compression)?,
         };
         Ok(self.open.insert(open))
     }
 
-    fn end_file(&mut self, place: &mut Place) -> Result<()> {
+    fn end_file(&mut self, pending: &mut PendingFiles) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         open.write(self.framing.tail(open.bytes), 0)?;
         match open.sink {
-            Sink::Caller(file) => place.keep_whole(file.finish(&open.path, open.rows)?),
-            Sink::Thread(file) => place.keep(file.end()),
+            Sink::Caller(file) => pending.keep_whole(file.finish(&open.path, open.rows)?),
+            Sink::Thread(file) => pending.keep(file.end()),
         }
     }
 }
 
 impl FileSet for FramedFiles {
-    fn write(&mut self, rows: &RecordBatch, first_row: u64, place: &mut Place) -> Result<()> {
+    fn write(&mut self, rows: &RecordBatch, first_row: u64, pending: &mut PendingFiles) -> Result<()> {
         // Rows of one output have the same columns, even if the format would allow others.
         let schema = rows.schema();
         let ordered;
@@ -162,10 +171,10 @@ impl FileSet for FramedFiles {
             Some(known) if known.fields() != schema.fields() => {
                 let names: Vec<String> = known.fields().iter().map(|field| field.name().clone()).collect();
                 if names.len() != rows.num_columns() || names.iter().any(|name| schema.index_of(name).is_err()) {
-                    return Err(Error::OtherColumns { path: place.path().to_owned() });
+                    return Err(Error::OtherColumns { path: pending.path().to_owned() });
                 }
                 ordered = select(rows, &names)?;
-                with_schema(known, &ordered, place.path())?;
+                with_schema(known, &ordered, pending.path())?;
                 &ordered
             }
             Some(_) => rows,
@@ -185,20 +194,20 @@ impl FileSet for FramedFiles {
                 Some(queue) => queue.give(job)?,
                 None => {
                     let frames = job()?;
-                    self.append(frames, place)?;
+                    self.append(frames, pending)?;
                 }
             }
-            self.append_ready(false, place)?;
+            self.append_ready(false, pending)?;
         }
         Ok(())
     }
 
-    fn end(&mut self, place: &mut Place) -> Result<()> {
-        self.append_ready(true, place)?;
-        if place.made() == 0 {
-            self.open(place)?;
+    fn end(&mut self, pending: &mut PendingFiles) -> Result<()> {
+        self.append_ready(true, pending)?;
+        if pending.made() == 0 {
+            self.open(pending)?;
         }
-        self.end_file(place)
+        self.end_file(pending)
     }
 
     fn forget(&mut self) {
@@ -208,10 +217,10 @@ impl FileSet for FramedFiles {
 }
 
 impl OpenFile {
-    fn create(place: &mut Place, compression: FileCompression) -> Result<Self> {
-        let path = place.next_path();
+    fn create(pending: &mut PendingFiles, compression: FileCompression) -> Result<Self> {
+        let path = pending.next_path();
         let file = CompressedFile::create(&path, compression)?;
-        let sink = if place.threads > 1 {
+        let sink = if pending.threads > 1 {
             let path = path.clone();
             Sink::Thread(Follower::start(WAITING_PIECES, move |pieces| {
                 let (mut file, mut rows) = (file, 0);

@@ -14,7 +14,7 @@ mod follower;
 mod framed;
 mod mds;
 mod parquet;
-mod place;
+mod pending_files;
 mod record_files;
 mod shards;
 mod staged;
@@ -22,7 +22,7 @@ mod staged;
 pub use compressed::FileCompression;
 pub use digest::RowDigest;
 pub use error::{Error, Result};
-pub use place::Target;
+pub use pending_files::Target;
 pub use shards::{Format, Shards, ShardsOptions};
 pub use staged::{FileSummary, Finished};
 

@@ -2,7 +2,7 @@
 
 use crate::file_set::FileSet;
 use crate::follower::{Follower, Outcome};
-use crate::place::Place;
+use crate::pending_files::PendingFiles;
 use crate::staged::{Finished, StagedFile};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
@@ -33,18 +33,18 @@ impl MdsFiles {
         Self { columns, options, cutter: None, ended: false }
     }
 
-    fn start(&mut self, rows: &RecordBatch, place: &Place) -> Result<Cutter> {
-        place.clear_first();
+    fn start(&mut self, rows: &RecordBatch, pending: &PendingFiles) -> Result<Cutter> {
+        pending.clear_first();
         let columns = match self.columns.take() {
             Some(columns) => columns,
             None => Columns::of_schema(&rows.schema())?,
         };
-        let first_number = u32::try_from(place.first_number()).unwrap_or(u32::MAX);
+        let first_number = u32::try_from(pending.first_number()).unwrap_or(u32::MAX);
         let mut encoder = ShardEncoder::new(columns, ShardOptions { first_number, ..self.options.clone() });
-        if place.threads <= 1 {
+        if pending.threads <= 1 {
             return Ok(Cutter::Caller(Box::new(encoder), Vec::new()));
         }
-        let (directory, limit) = (place.path().to_owned(), place.threads);
+        let (directory, limit) = (pending.path().to_owned(), pending.threads);
         Ok(Cutter::Thread(Follower::start(WAITING_BATCHES, move |batches| {
             let mut sealing: VecDeque<Outcome<Finished>> = VecDeque::new();
             let mut finished = Vec::new();
@@ -84,16 +84,16 @@ fn written(shard: UnsealedShard, directory: &str) -> Result<Finished> {
 }
 
 impl FileSet for MdsFiles {
-    fn write(&mut self, rows: &RecordBatch, _first_row: u64, place: &mut Place) -> Result<()> {
+    fn write(&mut self, rows: &RecordBatch, _first_row: u64, pending: &mut PendingFiles) -> Result<()> {
         let cutter = match self.cutter.take() {
             Some(cutter) => cutter,
-            None => self.start(rows, place)?,
+            None => self.start(rows, pending)?,
         };
         match self.cutter.insert(cutter) {
             Cutter::Thread(encoder) => encoder.send(rows.clone()),
             Cutter::Caller(encoder, finished) => {
                 for shard in encoder.push_unsealed(rows)? {
-                    finished.push(written(shard, place.path())?);
+                    finished.push(written(shard, pending.path())?);
                 }
                 Ok(())
             }
@@ -101,21 +101,21 @@ impl FileSet for MdsFiles {
     }
 
     /// Without rows there are no files, only an index.
-    fn end(&mut self, place: &mut Place) -> Result<()> {
+    fn end(&mut self, pending: &mut PendingFiles) -> Result<()> {
         if std::mem::replace(&mut self.ended, true) {
-            return Err(Error::Closed { path: place.path().to_owned() });
+            return Err(Error::Closed { path: pending.path().to_owned() });
         }
         let finished = match self.cutter.take() {
             None => Vec::new(),
             Some(Cutter::Thread(encoder)) => encoder.end().take()?,
             Some(Cutter::Caller(encoder, mut finished)) => {
                 if let Some(last) = encoder.finish_unsealed() {
-                    finished.push(written(last, place.path())?);
+                    finished.push(written(last, pending.path())?);
                 }
                 finished
             }
         };
-        finished.into_iter().try_for_each(|file| place.keep_whole(file))
+        finished.into_iter().try_for_each(|file| pending.keep_whole(file))
     }
 
     fn forget(&mut self) {

@@ -5,7 +5,7 @@
 use crate::columns::{select, weight, with_schema};
 use crate::file_set::FileSet;
 use crate::follower::{Follower, Outcome};
-use crate::place::Place;
+use crate::pending_files::PendingFiles;
 use crate::staged::{Finished, StagedFile};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
@@ -67,22 +67,22 @@ impl ParquetFiles {
         Self { compression, omits_checksums, schema, open: None }
     }
 
-    fn open(&mut self, of_rows: Option<SchemaRef>, place: &mut Place) -> Result<&mut OpenFile> {
+    fn open(&mut self, of_rows: Option<SchemaRef>, pending: &mut PendingFiles) -> Result<&mut OpenFile> {
         let open = match self.open.take() {
             Some(open) => open,
             None => {
-                let path = place.next_path();
+                let path = pending.next_path();
                 let known = self.schema.take().or(of_rows).ok_or_else(|| Error::NoSchema { path: path.clone() })?;
                 self.schema = Some(Arc::clone(&known));
-                OpenFile::create(path, known, self.compression, self.omits_checksums, place.threads)?
+                OpenFile::create(path, known, self.compression, self.omits_checksums, pending.threads)?
             }
         };
         Ok(self.open.insert(open))
     }
 
-    fn end_file(&mut self, place: &mut Place) -> Result<()> {
+    fn end_file(&mut self, pending: &mut PendingFiles) -> Result<()> {
         match self.open.take() {
-            Some(open) => open.finish(place),
+            Some(open) => open.finish(pending),
             None => Ok(()),
         }
     }
@@ -102,22 +102,22 @@ impl ParquetFiles {
 }
 
 impl FileSet for ParquetFiles {
-    fn write(&mut self, rows: &RecordBatch, _first_row: u64, place: &mut Place) -> Result<()> {
-        let rows = self.in_order(rows, place.path())?;
-        let size_limit = place.size_limit();
+    fn write(&mut self, rows: &RecordBatch, _first_row: u64, pending: &mut PendingFiles) -> Result<()> {
+        let rows = self.in_order(rows, pending.path())?;
+        let size_limit = pending.size_limit();
         let (count, bytes) = (rows.num_rows() as u64, weight(&rows).max(1));
         let mut start = 0;
         loop {
-            let open = self.open(Some(rows.schema()), place)?;
+            let open = self.open(Some(rows.schema()), pending)?;
             // As many rows as fill the file, at most those that fit into the row group.
             let room = size_limit.saturating_sub(open.bytes).min(ROW_GROUP_BYTES.saturating_sub(open.group_bytes));
             let fitting = (u128::from(count) * u128::from(room)).div_ceil(u128::from(bytes)).max(1);
             let len = u64::try_from(fitting).unwrap_or(u64::MAX).min(count - start);
             let part = rows.slice(usize::try_from(start).unwrap_or_default(), usize::try_from(len).unwrap_or_default());
             let part_bytes = u64::try_from(u128::from(bytes) * u128::from(len) / u128::from(count.max(1))).unwrap_or(u64::MAX);
-            open.write(part, part_bytes, place.threads)?;
+            open.write(part, part_bytes, pending.threads)?;
             if open.bytes >= size_limit {
-                self.end_file(place)?;
+                self.end_file(pending)?;
             }
             start += len;
             if start >= count {
@@ -126,11 +126,11 @@ impl FileSet for ParquetFiles {
         }
     }
 
-    fn end(&mut self, place: &mut Place) -> Result<()> {
-        if place.made() == 0 {
-            self.open(None, place)?;
+    fn end(&mut self, pending: &mut PendingFiles) -> Result<()> {
+        if pending.made() == 0 {
+            self.open(None, pending)?;
         }
-        self.end_file(place)
+        self.end_file(pending)
     }
 
     fn forget(&mut self) {
@@ -186,13 +186,13 @@ impl OpenFile {
         }
     }
 
-    fn finish(mut self, place: &mut Place) -> Result<()> {
+    fn finish(mut self, pending: &mut PendingFiles) -> Result<()> {
         self.end_group()?;
         match self.sink {
-            Sink::Caller(file) => place.keep_whole(Finished::of(file.finish()?, &self.path, self.rows)?),
+            Sink::Caller(file) => pending.keep_whole(Finished::of(file.finish()?, &self.path, self.rows)?),
             Sink::Thread(mut file) => {
                 file.send(Part::Rows(self.rows))?;
-                place.keep(file.end())
+                pending.keep(file.end())
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::arrayrecord::ArrayRecordWriter;
 use crate::columns::for_each_record;
 use crate::file_set::FileSet;
-use crate::place::Place;
+use crate::pending_files::PendingFiles;
 use crate::{Gather, Result};
 use arrow_array::RecordBatch;
 use shardmill_formats::arrayrecord::WriterOptions;
@@ -26,54 +26,54 @@ impl RecordFiles {
         Self { options, open: None }
     }
 
-    fn open(&mut self, place: &mut Place) -> Result<&mut OpenFile> {
+    fn open(&mut self, pending: &mut PendingFiles) -> Result<&mut OpenFile> {
         let open = match self.open.take() {
             Some(open) => open,
             None => {
-                let path = place.next_path();
-                OpenFile { writer: ArrayRecordWriter::create(&path, self.options.clone(), place.threads)?, bytes: 0 }
+                let path = pending.next_path();
+                OpenFile { writer: ArrayRecordWriter::create(&path, self.options.clone(), pending.threads)?, bytes: 0 }
             }
         };
         Ok(self.open.insert(open))
     }
 
-    fn end_file(&mut self, place: &mut Place) -> Result<()> {
+    fn end_file(&mut self, pending: &mut PendingFiles) -> Result<()> {
         match self.open.take() {
-            Some(mut open) => place.keep_whole(open.writer.finish()?),
+            Some(mut open) => pending.keep_whole(open.writer.finish()?),
             None => Ok(()),
         }
     }
 }
 
 impl FileSet for RecordFiles {
-    fn write(&mut self, rows: &RecordBatch, first_row: u64, place: &mut Place) -> Result<()> {
-        for_each_record(rows, first_row, |record| match self.gather(record, place)? {
-            true => self.flush(place),
+    fn write(&mut self, rows: &RecordBatch, first_row: u64, pending: &mut PendingFiles) -> Result<()> {
+        for_each_record(rows, first_row, |record| match self.gather(record, pending)? {
+            true => self.flush(pending),
             false => Ok(()),
         })
     }
 
-    fn gather(&mut self, record: &[u8], place: &mut Place) -> Result<bool> {
-        let size_limit = place.size_limit();
-        let open = self.open(place)?;
+    fn gather(&mut self, record: &[u8], pending: &mut PendingFiles) -> Result<bool> {
+        let size_limit = pending.size_limit();
+        let open = self.open(pending)?;
         let is_due = open.writer.gather(record)?;
         open.bytes = open.bytes.saturating_add(record.len() as u64);
         Ok(is_due || open.bytes >= size_limit)
     }
 
-    fn flush(&mut self, place: &mut Place) -> Result<()> {
-        let size_limit = place.size_limit();
+    fn flush(&mut self, pending: &mut PendingFiles) -> Result<()> {
+        let size_limit = pending.size_limit();
         match &mut self.open {
             Some(open) if open.bytes < size_limit => open.writer.flush(),
-            _ => self.end_file(place),
+            _ => self.end_file(pending),
         }
     }
 
-    fn end(&mut self, place: &mut Place) -> Result<()> {
-        if place.made() == 0 {
-            self.open(place)?;
+    fn end(&mut self, pending: &mut PendingFiles) -> Result<()> {
+        if pending.made() == 0 {
+            self.open(pending)?;
         }
-        self.end_file(place)
+        self.end_file(pending)
     }
 
     fn forget(&mut self) {

@@ -1,4 +1,5 @@
-//! Writes rows to one file, or to numbered files of a directory. All of them get their names at the end, or none.
+//! Writes rows to one file, or to numbered files of a directory. All of them get their names at the end, or none; if they replace files, an error may
+//! leave some of them.
 
 use crate::columns::{in_layout_of, select};
 use crate::compressed::FileCompression;
@@ -6,7 +7,7 @@ use crate::file_set::FileSet;
 use crate::framed::{FramedFiles, Framing};
 use crate::mds::MdsFiles;
 use crate::parquet::ParquetFiles;
-use crate::place::{Place, ShardNames, Target};
+use crate::pending_files::{PendingFiles, ShardNames, Target};
 use crate::record_files::RecordFiles;
 use crate::{Error, FileSummary, Gather, Result};
 use arrow_array::RecordBatch;
@@ -47,7 +48,7 @@ pub enum Format {
 /// Files that are being written.
 #[derive(Debug)]
 pub struct Shards {
-    place: Place,
+    pending: PendingFiles,
     files: Box<dyn FileSet>,
     columns: Option<Vec<String>>,
     replace: Replace,
@@ -117,7 +118,7 @@ impl Shards {
             _ => None,
         };
         Self {
-            place: Place::new(target, names, options.first_number, options.threads),
+            pending: PendingFiles::new(target, names, options.first_number, options.threads),
             files: format.files(options.threads),
             columns: options.columns,
             replace: options.replace,
@@ -154,7 +155,7 @@ impl Shards {
             None => rows,
         };
         let rows = in_layout_of(self.schema.get_or_insert_with(|| rows.schema()), rows)?;
-        let result = self.files.write(&rows, self.rows, &mut self.place);
+        let result = self.files.write(&rows, self.rows, &mut self.pending);
         self.rows += rows.num_rows() as u64;
         self.fail_on_error(result)
     }
@@ -164,21 +165,22 @@ impl Shards {
     /// # Errors
     /// As [`Shards::flush`].
     pub fn finish(&mut self) -> Result<Vec<FileSummary>> {
-        let result = self.check().and_then(|()| self.files.end(&mut self.place)).and_then(|()| self.place.settle());
+        let result = self.check().and_then(|()| self.files.end(&mut self.pending)).and_then(|()| self.pending.settle());
         self.fail_on_error(result)?;
         self.state = State::Whole;
-        Ok(self.place.summaries())
+        Ok(self.pending.summaries())
     }
 
     /// Gives the files of [`Shards::finish`] their names, with numbers from `first` on; returns their paths.
     ///
     /// # Errors
-    /// When a name exists and must not be replaced; when the files are not complete.
+    /// When a name exists and must not be replaced; when the files are not complete; when the names cannot be synced. Files that replace none are
+    /// removed again.
     pub fn publish(&mut self, first: u64) -> Result<Vec<String>> {
         if self.state != State::Whole || self.process != std::process::id() {
-            return Err(Error::Closed { path: self.place.path().to_owned() });
+            return Err(Error::Closed { path: self.pending.path().to_owned() });
         }
-        let result = self.place.publish(first, self.replace);
+        let result = self.pending.publish(first, self.replace);
         self.abandon();
         result
     }
@@ -188,17 +190,17 @@ impl Shards {
         self.state = State::Closed;
         if self.process != std::process::id() {
             self.files.forget();
-            self.place.forget();
+            self.pending.forget();
         }
         self.files = Box::new(Closed);
-        self.place.abandon();
+        self.pending.abandon();
     }
 
     fn check(&self) -> Result<()> {
         if self.process != std::process::id() {
-            return Err(Error::Forked { path: self.place.path().to_owned() });
+            return Err(Error::Forked { path: self.pending.path().to_owned() });
         }
-        if self.state == State::Open { Ok(()) } else { Err(Error::Closed { path: self.place.path().to_owned() }) }
+        if self.state == State::Open { Ok(()) } else { Err(Error::Closed { path: self.pending.path().to_owned() }) }
     }
 
     fn fail_on_error(&mut self, result: Result<()>) -> Result<()> {
@@ -212,13 +214,13 @@ impl Shards {
 impl Gather for Shards {
     fn gather(&mut self, record: &[u8]) -> Result<bool> {
         self.check()?;
-        let is_due = self.files.gather(record, &mut self.place)?;
+        let is_due = self.files.gather(record, &mut self.pending)?;
         self.rows += 1;
         Ok(is_due)
     }
 
     fn flush(&mut self) -> Result<()> {
-        let result = self.check().and_then(|()| self.files.flush(&mut self.place));
+        let result = self.check().and_then(|()| self.files.flush(&mut self.pending));
         self.fail_on_error(result)
     }
 }
@@ -234,12 +236,12 @@ impl Drop for Shards {
 struct Closed;
 
 impl FileSet for Closed {
-    fn write(&mut self, _rows: &RecordBatch, _first_row: u64, place: &mut Place) -> Result<()> {
-        Err(Error::Closed { path: place.path().to_owned() })
+    fn write(&mut self, _rows: &RecordBatch, _first_row: u64, pending: &mut PendingFiles) -> Result<()> {
+        Err(Error::Closed { path: pending.path().to_owned() })
     }
 
-    fn end(&mut self, place: &mut Place) -> Result<()> {
-        Err(Error::Closed { path: place.path().to_owned() })
+    fn end(&mut self, pending: &mut PendingFiles) -> Result<()> {
+        Err(Error::Closed { path: pending.path().to_owned() })
     }
 
     fn forget(&mut self) {}

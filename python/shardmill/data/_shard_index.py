@@ -69,8 +69,12 @@ def index_path(directory: str) -> str:
 
 
 def write_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> int:
-    """Write the index of a directory atomically and return its size in bytes."""
-    content = _text_of(shards, is_indented=is_indented)
+    """Write the index of a directory atomically and return its size in bytes.
+
+    Raises:
+        ValueError: If a shard is listed twice.
+    """
+    content = _text_of(directory, shards, is_indented=is_indented)
     _native.publish_bytes(index_path(directory), content, True)
     return len(content)
 
@@ -87,7 +91,7 @@ def add_to_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_inde
         before = storage.read(path)
         known = [] if before is None else parsed_index(before, path)["shards"]
         check_same_columns([*known, *shards], "the new shards do not fit those that are there")
-        content = _text_of([*known, *shards], is_indented=is_indented)
+        content = _text_of(directory, [*known, *shards], is_indented=is_indented)
         if storage.replace_object(path, before, content):
             return len(content)
     names = ", ".join(basename_of(shard) for shard in shards)
@@ -96,7 +100,14 @@ def add_to_index(directory: str, shards: Sequence[Mapping[str, Any]], *, is_inde
     )
 
 
-def _text_of(shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> bytes:
+def _text_of(directory: str, shards: Sequence[Mapping[str, Any]], *, is_indented: bool) -> bytes:
+    names = [basename_of(shard) for shard in shards]
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise FormatError(
+            f"the index of {directory!r} would list {twice!r} twice\n"
+            "hint: rebuild the existing index with `shardmill repair-index`"
+        )
     return json.dumps(
         {"shards": list(shards), "version": 2}, sort_keys=True, indent=2 if is_indented else None
     ).encode()

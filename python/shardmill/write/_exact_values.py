@@ -7,7 +7,7 @@ was given, except for the rounding of floating-point numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -15,7 +15,6 @@ from typing import Any
 _STRICT = ("bool", "null")
 TEXTS = ("string", "large_string", "string_view")
 BINARIES = ("binary", "large_binary", "binary_view")
-_TEMPORAL = ("date", "timestamp", "time32", "time64", "duration")
 
 
 def first_changed(values: Sequence[Any], array: Any) -> int | None:
@@ -49,24 +48,52 @@ def _is_inferred(values: Sequence[Any], array: Any) -> bool:
     """Return whether the type of ``array`` follows from the values themselves; checked for many values at once, if possible."""
     import pyarrow
 
-    if any(name in str(array.type) for name in _TEMPORAL):
-        # For mixed dates and times, or several time zones, pyarrow infers a type that loses information.
-        return False
-    if "binary" in str(array.type):
-        # pyarrow infers binaries for strings among them.
+    # For mixed dates and times, or several time zones, pyarrow infers a type that loses information. It infers binaries for strings among them.
+    if _has(array.type, _is_time) or _has(array.type, _is_binary):
         return False
     try:
         inferred = pyarrow.array(values)
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
         return False
-    if isinstance(inferred, pyarrow.ChunkedArray):
-        inferred = inferred.combine_chunks()
-    if "binary" in str(inferred.type):
+    # Several chunks exceed the offsets of one.
+    if isinstance(array, pyarrow.ChunkedArray) or isinstance(inferred, pyarrow.ChunkedArray):
+        return False
+    if _has(inferred.type, _is_binary):
         return False
     try:
         return array.cast(inferred.type).equals(inferred)
     except pyarrow.ArrowException:
         return False
+
+
+def _is_time(data_type: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_temporal(data_type) and not types.is_interval(data_type)
+
+
+def _is_binary(data_type: Any) -> bool:
+    from pyarrow import types
+
+    return (
+        types.is_binary(data_type)
+        or types.is_large_binary(data_type)
+        or types.is_binary_view(data_type)
+        or types.is_fixed_size_binary(data_type)
+    )
+
+
+def _has(data_type: Any, is_kind: Callable[[Any], bool]) -> bool:
+    """Return whether the type, or a type nested in it, is of a kind."""
+    import pyarrow
+
+    if is_kind(data_type):
+        return True
+    if pyarrow.types.is_dictionary(data_type):
+        return _has(data_type.value_type, is_kind)
+    if isinstance(data_type, pyarrow.BaseExtensionType):
+        return _has(data_type.storage_type, is_kind)
+    return any(_has(data_type.field(number).type, is_kind) for number in range(data_type.num_fields))
 
 
 def _is_same(value: Any, held: Any) -> bool:

@@ -137,7 +137,8 @@ def _parquet_codec(compression: str | None) -> str:
 
 
 def _stream_codec(format: WrittenFormat, out: str, compression: str | None) -> str:
-    named = "gz" if out.endswith((".gz", ".tgz")) else "zstd" if out.endswith(".zst") else None
+    name = out.lower()
+    named = "gz" if name.endswith((".gz", ".tgz")) else "zstd" if name.endswith(".zst") else None
     codec = compression or named or "none"
     if codec.partition(":")[0] not in _STREAM_CODECS:
         raise OptionError(f"compression of {format} must be one of {', '.join(_STREAM_CODECS)}, not {compression!r}")

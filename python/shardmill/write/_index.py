@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from shardmill._extras import pyarrow_for
@@ -11,12 +12,14 @@ from shardmill._native import storage
 from shardmill._option_values import listed
 from shardmill.data._shard_index import (
     add_to_index,
+    basename_of,
     check_same_columns,
     columns_entry,
     index_path,
     known_shards,
     mds_entry,
     parquet_entry,
+    read_index,
     write_index,
 )
 from shardmill.errors import OptionError
@@ -115,6 +118,17 @@ class WrittenIndex:
         else:
             self.bytes = write_index(self._out, [*known, *entries], is_indented=is_indented)
         self.paths = [index_path(self._out)]
+
+    def may_list(self, files: Sequence[str]) -> bool:
+        """Return whether the index lists one of the files, or cannot be read."""
+        path = index_path(self._out)
+        try:
+            if storage.size(path) is None:
+                return False
+            listed = {basename_of(shard) for shard in read_index(path)["shards"]}
+        except (OSError, ValueError):
+            return True
+        return any(Path(file).name in listed for file in files)
 
     def _entry(self, path: str, shard: tuple[int, int, str | None], batches: RowBatches) -> dict[str, Any]:
         rows, _, text = shard

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shardmill._native import storage
 from shardmill._unknown_options import MERGE, explains
@@ -140,8 +140,12 @@ def _part_hint(root: str, part: str) -> str:
 def _merged(root: str, indexes: list[str]) -> list[str]:
     # Under the lock, no other writer appends to the root.
     with output_of(root, is_file=False, mode="append", prefix="shard.").locked():
-        parts = [shard for path in indexes for shard in _shards_of(path, root)]
-        shards = [*_own_shards(root), *parts]
+        parts: dict[str, dict[str, Any]] = {}
+        for path in indexes:
+            for shard in _shards_of(path, root):
+                # The index of an earlier merge lists shards of other parts.
+                parts.setdefault(basename_of(shard), shard)
+        shards = [*_own_shards(root), *parts.values()]
         if shards:
             check_same_columns(shards, "the parts differ")
         write_index(root, shards, is_indented=any(shard.get("format") == "parquet" for shard in shards))
@@ -197,33 +201,39 @@ def _below(directory: str, shard: dict[str, Any], index: str) -> dict[str, Any]:
     return moved
 
 
+class _ReadFile(NamedTuple):
+    path: str
+    schema: Any
+    format: str | None
+
+
 def _compared(directories: list[str]) -> list[str]:
     from shardmill.data._dataset import Dataset
 
-    files: list[str] = []
-    first: Any = None
+    files: dict[str, None] = {}
+    first: _ReadFile | None = None
     for directory in dict.fromkeys(_real(directory) for directory in directories):
         dataset = _part(directory)
-        if first is not None and dataset.format not in (None, first[2]):
+        if first is not None and dataset.format not in (None, first.format):
             raise PlanError(
-                f"the parts differ: {directory!r} has {dataset.format} files, and {first[0]!r} is {first[2]}\n"
+                f"the parts differ: {directory!r} has {dataset.format} files, and {first.path!r} is {first.format}\n"
                 "hint: a data set has one format; `shardmill convert` writes another"
             )
         for path in dataset.files:
             schema = Dataset(path, format=dataset.format).schema
             if first is None:
-                first = (path, schema, dataset.format)
-            elif not schema.equals(first[1]):
+                first = _ReadFile(path, schema, dataset.format)
+            elif not schema.equals(first.schema):
                 raise PlanError(
-                    f"the parts differ: {path!r} has the columns {_shown(schema)}, {first[0]!r} {_shown(first[1])}"
+                    f"the parts differ: {path!r} has the columns {_shown(schema)}, {first.path!r} {_shown(first.schema)}"
                 )
-            files.append(path)
+            files[path] = None
     if not files:
         raise NotFoundError(
             f"there are no parts to merge in {', '.join(map(repr, directories))}\n"
             f"hint: parts are directories that sm.Writer or MosaicML wrote: with an {INDEX_NAME}, or with files that sm.Dataset reads"
         )
-    return files
+    return list(files)
 
 
 def _part(directory: str) -> Any:

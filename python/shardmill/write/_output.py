@@ -12,7 +12,7 @@ from typing import Literal
 
 from shardmill._native import storage
 from shardmill._terminal import counted
-from shardmill.errors import OutputExistsError, StorageError
+from shardmill.errors import OptionError, OutputExistsError, StorageError
 
 Mode = Literal["error", "overwrite", "append"]
 
@@ -97,6 +97,17 @@ class OutputDirectory:
             self._refuse("since another writer wrote them in the meantime")
         return 0
 
+    @property
+    def replaces(self) -> bool:
+        """Whether new files may replace existing ones."""
+        return self._mode == "overwrite"
+
+    def remove(self, files: list[str]) -> None:
+        """Remove published files, as far as possible."""
+        for path in files:
+            with suppress(OSError):
+                storage.remove(path)
+
     def remove_replaced(self, written: list[str]) -> None:
         """Remove the files that the new files replace."""
         if self._mode == "overwrite":
@@ -178,6 +189,23 @@ class OutputBucket(OutputDirectory):
         if self._is_file:
             return {}
         return {f"{self._out}/{name}": (0, 0) for name in storage.names(self._out) if _is_data(name)}
+
+
+def check_target(out: str, *, is_file: bool, mode: Mode, shard_bytes: object, index: object) -> None:
+    """Check the mode, and that options of a directory are not given for a file.
+
+    Raises:
+        ValueError: If they are.
+    """
+    if mode not in ("error", "overwrite", "append"):
+        raise OptionError(f"mode must be 'error', 'overwrite' or 'append', not {mode!r}")
+    for option, is_given in (
+        ("mode='append'", mode == "append"),
+        ("shard_bytes", shard_bytes is not None),
+        ("index", index is not None),
+    ):
+        if is_file and is_given:
+            raise OptionError(f"{option} requires a directory, but {out!r} is a file\nhint: pass a directory")
 
 
 def output_of(out: str, *, is_file: bool, mode: Mode, prefix: str) -> OutputDirectory:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shardmill.data._cells import Cell, mds_json
@@ -111,7 +111,7 @@ class RowBatches:
         return self._batch({name: [row.get(name) for row in rows] for name in names}, first_row)
 
     def of_columns(self, columns: Mapping[str, Any], *, first_row: int) -> Any:
-        """Return a record batch of columns by name.
+        """Return a record batch of columns by name, or a table if a column has several chunks.
 
         Raises:
             ValueError, KeyError: See ``of_rows``.
@@ -171,8 +171,13 @@ class RowBatches:
                     f"hint: write {str(name)!r}"
                 )
 
-    def cell(self, name: str, value: Any, row: int) -> Any:
+    def cell(self, name: str, value: Any, row: int | Callable[[], int]) -> Any:
         """Return the stored form of ``value`` in the column, if it differs from the value itself.
+
+        Args:
+            name: the column.
+            value: the value.
+            row: the number of its row, or a function that returns it, which is called for an error only.
 
         Raises:
             ValueError: If the value cannot be encoded.
@@ -184,14 +189,29 @@ class RowBatches:
         try:
             return cell(value)
         except (TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
-            raise FormatError(_misfit(row, name, value, f"cannot be encoded: {error}", _CELL_HINT)) from error
+            number = row if isinstance(row, int) else row()
+            raise FormatError(_misfit(number, name, value, f"cannot be encoded: {error}", _CELL_HINT)) from error
 
     def array(self, name: str, values: Sequence[Any], first_row: int) -> Any:
-        """Return the values as an array of the type of the column.
+        """Return the values of a few rows as one array of the type of the column.
 
         Raises:
-            ValueError: If a value does not fit. The message names row, column and value.
+            ValueError: If a value does not fit, or they exceed what one array can hold. The message names row and column.
         """
+        array = self._converted(name, values, first_row)
+        arrow = _pyarrow()
+        if not isinstance(array, arrow.ChunkedArray):
+            return array
+        try:
+            return array.combine_chunks()
+        except arrow.ArrowInvalid as error:
+            raise FormatError(
+                f"the values of column {name!r} in {len(values):,} rows from row {first_row} on exceed 2 GiB: {error}\n"
+                "hint: pass schema= with the type large_string or large_binary for the column, or split the values"
+            ) from error
+
+    def _converted(self, name: str, values: Sequence[Any], first_row: int) -> Any:
+        """See ``array``; the array has several chunks if the values exceed one."""
         arrow = _pyarrow()
         data_type = None if self.schema is None else self.schema.field(name).type
         if self._is_mds and self._given is not None:
@@ -200,7 +220,6 @@ class RowBatches:
             array = arrow.array(values, type=data_type)
         except _misfits(arrow):
             array = self._plain_array(name, values, first_row)
-        array = array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
         if data_type is None and name not in self.cells and not self._takes_bytes:
             self._refuse_other_kind(name, values, first_row)
         changed = None if self._takes_as_bytes(name, array.type) else first_changed(values, array)
@@ -273,17 +292,21 @@ class RowBatches:
             ]
             self._schema = schema = arrow.schema(fields)
             refuse_nul(schema)
+        if any(isinstance(array, arrow.ChunkedArray) for array in arrays):
+            return arrow.Table.from_arrays(arrays, schema=schema)
         return arrow.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _column(self, name: str, values: Any, first_row: int) -> Any:
         arrow = _pyarrow()
         if not isinstance(values, arrow.Array | arrow.ChunkedArray):
-            return self.array(name, values, first_row)
-        values = values.combine_chunks() if isinstance(values, arrow.ChunkedArray) else values
+            return self._converted(name, values, first_row)
+        if isinstance(values, arrow.ChunkedArray) and (values.num_chunks == 1 or len(values) == 0):
+            # A table without rows would be no batch at all.
+            values = values.combine_chunks()
         data_type = None if self.schema is None else self.schema.field(name).type
         if data_type is None or values.type == data_type:
             return values
-        return self.array(name, values.to_pylist(), first_row)
+        return self._converted(name, values.to_pylist(), first_row)
 
 
 def column_values(name: str, values: Any) -> Any:

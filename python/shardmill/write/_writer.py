@@ -12,7 +12,7 @@ from shardmill._native import write as _native
 from shardmill._option_values import whole
 from shardmill._threads import checked_threads
 from shardmill._unknown_options import WRITER, explains
-from shardmill.errors import ClosedError, OptionError
+from shardmill.errors import ClosedError, FormatError, OptionError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._fsspec import located
 from shardmill.storage._paths import served_path
@@ -22,12 +22,13 @@ from shardmill.write._earlier_shards import EarlierShards
 from shardmill.write._formats import MDS_MOST_BYTES, WrittenFormat, format_of, is_one_file, native_options, shard_limit
 from shardmill.write._index import WrittenIndex
 from shardmill.write._metrics import WriterMetrics
-from shardmill.write._output import Mode, output_of
+from shardmill.write._output import Mode, check_target, output_of
 from shardmill.write._records import Records
 from shardmill.write._row_batches import RowBatches, column_values, refuse_nul
 
-#: Number of single rows from which column types are inferred.
+#: Number of single rows from which column types are inferred, and their approximate size: enough that a value that is usually missing is found.
 _FIRST_ROWS = 1024
+_FIRST_BYTES = 64 << 20
 _OTHER_COLUMNS = 2
 
 
@@ -71,9 +72,10 @@ class Writer:
             index. MDS shards end exactly where MosaicML's do, and 0 means no limit. JSONL and WebDataset shards do not exceed it, unless a
             single row does. For Parquet and ArrayRecord, the size of the values in memory counts. Each shard is an open file until
             ``close``, so keep their number below ``ulimit -n``.
-        mode: what happens if ``out`` exists. ``"error"`` rejects a file, or a directory with data files; ``"overwrite"`` replaces them once the
-            new ones are complete; ``"append"`` adds shards to a directory and its index. Appended rows must have the columns of the existing
-            shards, and numbered samples continue after the last one.
+        mode: what happens if ``out`` exists. ``"error"`` rejects a file, or a directory with data files; ``"overwrite"`` replaces them one
+            after the other once the new ones are complete, and an error in between leaves some of both, and no index; ``"append"`` adds
+            shards to a directory and its index. Appended rows must have the columns of the existing shards, and numbered samples continue
+            after the last one.
         threads: number of threads that encode and compress; the number of cores by default.
         hashes: algorithms such as ``"sha1"`` and ``"xxh3_64"`` whose digests are stored in the index.
         index: ``"chinidataset"`` writes the ``index.json`` of that library for a directory of Parquet shards. MDS always has its own index.
@@ -132,15 +134,7 @@ class Writer:
         self._out = served_path(self._out)
         self._format = format_of(self._out, format)
         is_file = is_one_file(self._out, self._format)
-        if mode not in ("error", "overwrite", "append"):
-            raise OptionError(f"mode must be 'error', 'overwrite' or 'append', not {mode!r}")
-        for option, is_given in (
-            ("mode='append'", mode == "append"),
-            ("shard_bytes", shard_bytes is not None),
-            ("index", index is not None),
-        ):
-            if is_file and is_given:
-                raise OptionError(f"{option} requires a directory, but {self._out!r} is a file\nhint: pass a directory")
+        check_target(self._out, is_file=is_file, mode=mode, shard_bytes=shard_bytes, index=index)
         self._columns = WrittenColumns(self._format, columns, schema)
         prefix = "shard." if self._format == "mds" or index is not None else "part-"
         limit = shard_limit(shard_bytes, self._format, is_streaming=prefix == "shard.")
@@ -188,6 +182,7 @@ class Writer:
         self._records = Records(self._columns.names, self._native)
         #: Rows from which the schema is inferred; later rows go to the buffer.
         self._first: list[dict[str, Any]] = []
+        self._first_bytes = 0
         self._buffer: _native.RowBuffer | None = None
         self._files: list[str] = []
         self._is_open = True
@@ -245,6 +240,14 @@ class Writer:
             TypeError, ValueError: If the format cannot hold the row.
             KeyError: If a column of ``columns`` is missing.
             RuntimeError: If the writer is closed.
+
+        Examples:
+            >>> import shardmill as sm
+            >>> with sm.Writer("pets.parquet") as writer:
+            ...     writer.write({"name": "Rex", "tags": ["dog", "old"]})
+            ...     writer.write({"name": "Tom"})
+            >>> list(sm.Dataset("pets.parquet"))
+            [{'name': 'Rex', 'tags': ['dog', 'old']}, {'name': 'Tom', 'tags': None}]
         """
         if not self._is_open:
             self._check_open()
@@ -256,7 +259,8 @@ class Writer:
                 row = self._mapping(row)
             if 0 < self._batches.most_columns < len(row):
                 self._batches.check(row, self.num_rows)
-            if self._batches.cells and not self._is_first:
+            if self._batches.cells and (self._buffer is not None or self._batches.schema is not None):
+                # Rows that wait for the column types are converted where they are kept.
                 row = self._with_cells(row)
             buffer = self._buffer
             if buffer is None and (buffer := self._started(row)) is None:
@@ -301,10 +305,19 @@ class Writer:
             rows: input of ``write``, or of ``transform``. If ``transform`` returns ``None``, the row is skipped.
             workers: number of processes that call ``transform``, some rows ahead; with 0, the calling process does. With workers, it must be a
                 module-level function, and rows and results must be picklable.
-            transform: called with each item. Its exceptions are raised with a note that names the row.
+            transform: called with each item.
 
         Raises:
+            Exception: The exception of ``transform`` itself, with a note that names the row. A worker adds its traceback as a note, and
+                replaces an exception that cannot be pickled by a ``RuntimeError``.
             RuntimeError: If a worker dies.
+
+        Examples:
+            >>> import shardmill as sm
+            >>> with sm.Writer("lengths.jsonl") as writer:
+            ...     writer.write_rows(["a", "", "bcd"], transform=lambda text: {"length": len(text)} if text else None)
+            >>> list(sm.Dataset("lengths.jsonl"))
+            [{'length': 1}, {'length': 3}]
         """
         self._check_open()
         self._guarded(lambda: self._write_rows(rows, whole("workers", workers, 0), transform))
@@ -328,9 +341,11 @@ class Writer:
     def close(self) -> None:
         """Write remaining data and rename the files. Closing twice is allowed.
 
+        If it raises, nothing is published, unless ``mode="overwrite"`` has replaced some files already, or only the sync of the index failed.
+
         Raises:
             FileExistsError: If a file was created under one of the names in the meantime.
-            RuntimeError: If the writer has failed; nothing is published in this case.
+            RuntimeError: If the writer has failed.
         """
         if self._is_open:
             self._guarded(self._publish)
@@ -350,9 +365,20 @@ class Writer:
             known = self._index.begin(shards, self._batches, is_appended=first > 0)
             self._files = self._native.publish(first)
             self._bytes_written = sum(size for _, size, _ in shards)
-            self._index.end(known, shards, self._files, self._batches)
+            try:
+                self._index.end(known, shards, self._files, self._batches)
+            except BaseException:
+                self._withdraw()
+                raise
             self._directory.remove_replaced([*self._files, *self._index.paths])
         self._ended = self.metrics()
+
+    def _withdraw(self) -> None:
+        """Remove published files whose index cannot be written, unless they replaced others, or it is visible but not synced."""
+        if self._directory.replaces or self._index.may_list(self._files):
+            return
+        self._directory.remove(self._files)
+        self._files, self._bytes_written = [], 0
 
     def __enter__(self) -> Writer:
         return self
@@ -401,15 +427,12 @@ class Writer:
             self._buffer = self._new_buffer()
             return self._buffer
         self._columns.learn({name: [value] for name, value in row.items()}, self._batches)
-        self._first.append(self._with_cells(row))
-        if len(self._first) >= _FIRST_ROWS:
+        row = self._with_cells(row)
+        self._first.append(row)
+        self._first_bytes += _native.approximate_size(row)
+        if len(self._first) >= _FIRST_ROWS or self._first_bytes >= _FIRST_BYTES:
             self._flush_rows()
         return None
-
-    @property
-    def _is_first(self) -> bool:
-        """Whether rows still wait for the column types."""
-        return self._buffer is None and self._batches.schema is None
 
     def _learn_cells(self, batch: Mapping[str, Any]) -> None:
         if self._batches.schema is None:
@@ -425,8 +448,9 @@ class Writer:
         return dict(row)
 
     def _with_cells(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        batches, number = self._batches, self.num_rows
-        return {**row, **{name: batches.cell(name, row[name], number) for name in batches.cells if name in row}}
+        batches = self._batches
+        cells = {name: batches.cell(name, row[name], lambda: self.num_rows) for name in batches.cells if name in row}
+        return {**row, **cells}
 
     def _guarded(self, write: Callable[[], None]) -> None:
         """Run ``write``; after an exception, abandon the output."""
@@ -452,6 +476,8 @@ class Writer:
         """Write the rows of a buffer that is full, or name what is wrong with a row that it refuses."""
         if taken == _OTHER_COLUMNS:
             self._batches.check(row, self.num_rows)
+            # If it finds nothing, the row must not be lost silently.
+            raise FormatError(f"row {self.num_rows} lacks columns of the file: it has {', '.join(map(str, row))}")
         self._native.write_buffer(buffer)
         self._earlier.check(self._native)
 

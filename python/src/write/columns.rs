@@ -37,23 +37,34 @@ impl Column {
         Self { objects: plain.is_none().then(Vec::new), plain }
     }
 
-    /// Appends a value; returns its approximate size.
-    pub(super) fn append(&mut self, py: Python<'_>, value: Option<Bound<'_, PyAny>>) -> usize {
+    /// Appends a value; returns its approximate size. A value that is kept as an object is added to `objects` instead, to be weighed.
+    pub(super) fn append<'py>(&mut self, py: Python<'py>, value: Option<Bound<'py, PyAny>>, objects: &mut Vec<Bound<'py, PyAny>>) -> usize {
         let value = value.filter(|value| !value.is_none());
-        if let Some(objects) = &mut self.objects {
-            objects.push(value.map_or_else(|| py.None(), Bound::unbind));
-            return 64;
+        if self.objects.is_none()
+            && let Some(plain) = &mut self.plain
+        {
+            let copied = match &value {
+                None => {
+                    plain.append_null();
+                    Some(1)
+                }
+                Some(value) => plain.append(value),
+            };
+            if let Some(bytes) = copied {
+                return bytes;
+            }
         }
-        let Some(plain) = &mut self.plain else { return 0 };
+        let kept = self.objects.get_or_insert_default();
         match value {
             None => {
-                plain.append_null();
+                kept.push(py.None());
                 1
             }
-            Some(value) => plain.append(&value).unwrap_or_else(|| {
-                self.objects = Some(vec![value.unbind()]);
-                64
-            }),
+            Some(value) => {
+                objects.push(value.clone());
+                kept.push(value.unbind());
+                0
+            }
         }
     }
 

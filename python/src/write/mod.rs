@@ -2,6 +2,7 @@
 
 mod columns;
 mod rows;
+mod weight;
 
 use crate::arrow_data::{ArrowArrays, whole_rows};
 use crate::error::PyShardmillError;
@@ -16,15 +17,18 @@ use rows::PyRowBuffer;
 use serde::Deserialize;
 use shardmill_formats::arrayrecord::WriterOptions;
 use shardmill_formats::json::Dialect;
-use shardmill_formats::mds::{Columns, HashAlgorithm, ShardOptions};
+use shardmill_formats::mds::{Columns, HashAlgorithm, Hasher, ShardOptions};
 use shardmill_formats::tar::MemberStamp;
-use shardmill_storage::{AnyDisk, Disk, Error as StorageError, Replace, Unpublished, remove_stale_staging, store_of};
+use shardmill_storage::{Error as StorageError, Replace, Unpublished, remove_stale_staging, store_of};
 use shardmill_write::{Format, Gather, RowDigest, Shards, ShardsOptions, Target};
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Column name for rows that are passed as an array without a name.
 const COLUMN: &str = "record";
+
+/// Size of the pieces in which a file is read to be hashed; each of them is a request to a store.
+const HASHED_BYTES: u64 = 8 << 20;
 
 /// Options of a format beyond the columns, as sent by Python.
 #[derive(Deserialize)]
@@ -179,9 +183,27 @@ fn file_hashes(py: Python<'_>, path: &str, algorithms: Vec<String>) -> PyResult<
     if algorithms.is_empty() {
         return Ok(Vec::new());
     }
-    let content = py.detach(|| AnyDisk::default().read(path))?;
-    let bytes = content.ok_or_else(|| PyShardmillError::from(StorageError::NotFound { path: path.to_owned() }))?;
-    Ok(py.detach(|| algorithms.iter().map(|algorithm| algorithm.hex(&bytes)).collect()))
+    let digests = || -> shardmill_storage::Result<Vec<String>> {
+        let file = store_of(path)?.open(path)?;
+        let mut hashers: Vec<Hasher> = algorithms.into_iter().map(Hasher::new).collect();
+        let mut buffer = Vec::new();
+        let mut offset = 0;
+        while offset < file.size() {
+            let len = (file.size() - offset).min(HASHED_BYTES);
+            buffer.resize(usize::try_from(len).unwrap_or_default(), 0);
+            file.read_at(offset, &mut buffer)?;
+            hashers.iter_mut().for_each(|hasher| hasher.update(&buffer));
+            offset += len;
+        }
+        Ok(hashers.into_iter().map(Hasher::hex).collect())
+    };
+    Ok(listening(py, digests)?.map_err(PyShardmillError::from)?)
+}
+
+/// Approximate size of a Python object in memory.
+#[pyfunction]
+fn approximate_size(value: &Bound<'_, PyAny>) -> usize {
+    weight::weight(value)
 }
 
 /// Writes a small file durably and atomically.
@@ -274,6 +296,7 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "write")?;
     module.add_class::<PyWriter>()?;
     module.add_class::<PyRowBuffer>()?;
+    module.add_function(wrap_pyfunction!(approximate_size, &module)?)?;
     module.add_function(wrap_pyfunction!(mds_encodings, &module)?)?;
     module.add_function(wrap_pyfunction!(column_without_json, &module)?)?;
     module.add_function(wrap_pyfunction!(file_hashes, &module)?)?;

@@ -4,6 +4,7 @@
 //! pyarrow, so that the meaning of an object is defined in one place. The invariant: a row is appended completely or not at all.
 
 use super::columns::Column;
+use super::weight::weight;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use pyo3::prelude::*;
@@ -11,7 +12,7 @@ use pyo3::types::{PyDict, PyString};
 use pyo3_arrow::PySchema;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Number of rows, and size of their texts, after which they are written.
+/// Number of rows, and their approximate size, after which they are written.
 const FULL_ROWS: usize = 16 << 10;
 const FULL_BYTES: usize = 2 << 20;
 
@@ -52,7 +53,21 @@ impl PyRowBuffer {
 
     /// Appends a row: returns 0, or 1 if there are enough rows to write. Returns 2, without appending, if its columns are not those of the buffer.
     fn append(&self, row: &Bound<'_, PyDict>) -> PyResult<u8> {
-        self.lock().append(row)
+        let mut objects = Vec::new();
+        {
+            let mut buffer = self.lock();
+            if !buffer.append(row, &mut objects)? {
+                return Ok(OTHER_COLUMNS);
+            }
+            if objects.is_empty() {
+                return Ok(buffer.taken());
+            }
+        }
+        // This may run Python code, which may call this buffer again.
+        let bytes: usize = objects.iter().map(weight).sum();
+        let mut buffer = self.lock();
+        buffer.bytes = buffer.bytes.saturating_add(bytes);
+        Ok(buffer.taken())
     }
 }
 
@@ -83,7 +98,8 @@ impl PyRowBuffer {
 }
 
 impl RowBuffer {
-    fn append(&mut self, row: &Bound<'_, PyDict>) -> PyResult<u8> {
+    /// Appends a row, and adds its values that are not weighed yet to `objects`. Returns false, without appending, if it has other columns.
+    fn append<'py>(&mut self, row: &Bound<'py, PyDict>, objects: &mut Vec<Bound<'py, PyAny>>) -> PyResult<bool> {
         let py = row.py();
         let mut values = Vec::with_capacity(self.names.len());
         let mut found = 0;
@@ -94,12 +110,16 @@ impl RowBuffer {
         }
         let needed = if self.selects { values.len() } else { row.len() };
         if found < needed {
-            return Ok(OTHER_COLUMNS);
+            return Ok(false);
         }
         for (column, value) in self.columns.iter_mut().zip(values) {
-            self.bytes += column.append(py, value);
+            self.bytes += column.append(py, value, objects);
         }
         self.rows += 1;
-        Ok(if self.rows >= FULL_ROWS || self.bytes >= FULL_BYTES { TAKEN_AND_FULL } else { TAKEN })
+        Ok(true)
+    }
+
+    fn taken(&self) -> u8 {
+        if self.rows >= FULL_ROWS || self.bytes >= FULL_BYTES { TAKEN_AND_FULL } else { TAKEN }
     }
 }

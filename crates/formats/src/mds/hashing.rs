@@ -68,7 +68,7 @@ impl HashAlgorithm {
 }
 
 /// Hashes bytes incrementally.
-pub(super) struct Hasher(State);
+pub struct Hasher(State);
 
 enum State {
     Digest(Box<dyn DynDigest>),
@@ -82,11 +82,12 @@ fn digest<D: Digest + DynDigest + 'static>() -> State {
 }
 
 impl Hasher {
-    pub(super) fn new(algorithm: HashAlgorithm) -> Self {
+    #[must_use]
+    pub fn new(algorithm: HashAlgorithm) -> Self {
         Self((algorithm.start)())
     }
 
-    pub(super) fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             State::Digest(digest) => digest.update(bytes),
             State::Xxh32(state) => state.update(bytes),
@@ -95,7 +96,9 @@ impl Hasher {
         }
     }
 
-    pub(super) fn hex(self) -> String {
+    /// The digest in hexadecimal digits.
+    #[must_use]
+    pub fn hex(self) -> String {
         match self.0 {
             State::Digest(digest) => digest.finalize().iter().fold(String::new(), |mut hex, byte| {
                 let _infallible = write!(hex, "{byte:02x}");

@@ -20,7 +20,7 @@ pub use columns::{Column, Columns, ENCODING_KEY};
 pub use compression::Compression;
 pub use encoding::Encoding;
 pub use error::Error;
-pub use hashing::HashAlgorithm;
+pub use hashing::{HashAlgorithm, Hasher};
 pub use index::{FileEntry, INDEX_NAME, Index, ShardEntry, index_json};
 pub use number::Number;
 pub use read::{ArrayTypes, MdsFile, MdsOptions, RebuiltShard, check_file_hashes, rebuild_shard};

@@ -35,7 +35,7 @@ pub use error::{Fault, Reason, TarError};
 pub use inflate::inflate;
 pub use sample_encoder::{SampleEncoder, Unwritable, extension_problem};
 pub use walk::{ArchiveEnd, MAX_EXTENSION_LEN, Member, Walk};
-pub use write::{END_OF_ARCHIVE, MemberStamp, StampedHeaders, end_of_archive, member_header, padding};
+pub use write::{END_OF_ARCHIVE, MemberStamp, StampedHeaders, end_of_archive, end_of_archive_len, member_header, padding};
 
 /// Headers, payloads and padding come in blocks of this many bytes.
 const BLOCK_LEN: usize = 512;

@@ -111,10 +111,14 @@ pub fn padding(size: u64) -> usize {
 
 /// The zeros that end an archive of `written` bytes: two blocks, then padding to a full record of 10,240.
 pub fn end_of_archive(written: u64) -> Vec<u8> {
+    vec![0; usize::try_from(end_of_archive_len(written)).unwrap_or(0)]
+}
+
+/// The length of [`end_of_archive`].
+pub fn end_of_archive_len(written: u64) -> u64 {
     let len = END_OF_ARCHIVE.len() as u64;
     let rest = (written % RECORD + len) % RECORD;
-    let fill = (RECORD - rest) % RECORD;
-    vec![0; usize::try_from(len + fill).unwrap_or(0)]
+    len + (RECORD - rest) % RECORD
 }
 
 fn header_block(name: &[u8], kind: u8, mode: u32, size: u64) -> Vec<u8> {

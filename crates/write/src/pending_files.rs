@@ -34,7 +34,7 @@ impl ShardNames {
     }
 }
 
-/// Another writer took one of the later names: removes files that are already named, unless they replaced another.
+/// A later step failed: removes files that are already named, unless they may have replaced others.
 fn withdraw(named: &[(String, Option<String>)], replace: Replace) {
     if replace == Replace::Never {
         for (path, _) in named {
@@ -45,7 +45,7 @@ fn withdraw(named: &[(String, Option<String>)], replace: Replace) {
 
 /// The files of one writer.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct PendingFiles {
     target: Target,
     names: ShardNames,
     pub(crate) threads: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Place {
     finished: Vec<Finished>,
 }
 
-impl Place {
+impl PendingFiles {
     pub(crate) fn new(target: Target, names: ShardNames, first: u64, threads: usize) -> Self {
         Self { target, names, threads, first, made: 0, finishing: VecDeque::new(), finished: Vec::new() }
     }
@@ -172,8 +172,11 @@ impl Place {
                 return Err(error);
             }
         }
-        if let Some((path, _)) = paths.first() {
-            sync_names(path)?;
+        if let Some((path, _)) = paths.first()
+            && let Err(error) = sync_names(path)
+        {
+            withdraw(&paths, replace);
+            return Err(error.into());
         }
         Ok(paths.into_iter().map(|(path, _)| path).collect())
     }
