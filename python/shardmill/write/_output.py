@@ -64,17 +64,17 @@ class OutputDirectory:
         late.
         """
         directory = Path(self._out).parent if self._is_file else self._out
-        try:
+        descriptor: int | None = None
+        with suppress(OSError):
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
-            yield
-            return
         try:
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if descriptor is not None:
+                with suppress(OSError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(descriptor)
+            if descriptor is not None:
+                os.close(descriptor)
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
