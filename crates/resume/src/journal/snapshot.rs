@@ -104,7 +104,7 @@ impl Snapshot {
     }
 }
 
-/// Splits that were committed, but whose record is damaged or missing: the plan and the ids tell of them.
+/// Splits that were committed, but whose record is damaged or missing: the plan and the ids still name them.
 fn lost_records(places: &Places, recovered: &Recovered, segments: &[Segment], ids: Vec<(String, String)>) -> Vec<Problem> {
     let Recovered { records, damaged, .. } = recovered;
     let damaged_units: BTreeSet<String> = damaged.keys().cloned().collect();
