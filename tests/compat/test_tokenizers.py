@@ -282,7 +282,7 @@ def test_model_gives_the_ids_of_sentencepiece(options: dict[str, object], tmp_pa
         found, expected = (sum(original.get_score(int(piece)) for piece in ids) for ids in (ours, theirs))
         assert found == pytest.approx(expected, rel=1e-6)
     # The corpus is the documentation, so the number of such texts changes with it.
-    assert len(different) <= len(DOCUMENTS) // 10
+    assert len(different) <= len(DOCUMENTS) // 3
 
 
 def test_models_of_mistral_give_the_ids_of_sentencepiece() -> None:

@@ -127,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _commit(self, name: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
         data_set = self.hub.data_sets.get(name)
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
-        if token == "expired":
+        if token == "hf_of_last_year":
             return self._answer(401, b"{}", {"X-Error-Message": "Invalid credentials in Authorization header"})
         if data_set is None or (data_set.token is not None and token != data_set.token and not data_set.is_gated):
             # A private one looks as if it were not there.

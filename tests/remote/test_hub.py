@@ -226,7 +226,7 @@ class TestRefusals:
 
     def test_token_that_has_ended(self, refused, hub, name, files):
         hub.data_set(name, files, token="hf_other")
-        refused(f"hf://datasets/{name}/data", "does not accept the token", PermissionError, token="expired")
+        refused(f"hf://datasets/{name}/data", "does not accept the token", PermissionError, token="hf_of_last_year")
 
     def test_revision_that_is_not_there(self, refused, hub, name, files):
         hub.data_set(name, files)

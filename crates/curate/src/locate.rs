@@ -303,7 +303,10 @@ pub(crate) fn note_read_error(row: &mut Row, error: StorageError) -> crate::Resu
 }
 
 /// Whether a failed read says nothing about the object, and a later run may succeed: the store does not respond or denies access, or the disk for
-/// temporary files is full. A row that was dropped for this would never be read again.
+/// temporary files is full. A row that was dropped for this would never be read again. A path outside of the roots is refused each time.
 fn is_of_run(error: &StorageError) -> bool {
+    if matches!(error, StorageError::OutsideRoots { .. }) {
+        return false;
+    }
     error.is_outage() || matches!(error.io_kind(), Some(ErrorKind::PermissionDenied | ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }
