@@ -57,7 +57,7 @@ def test_children_that_are_forked_in_the_midst_of_runs_finish_theirs(shards, ref
         import os, signal, sys, threading, time
         from job import pipeline_of
         # A child that is forked in the midst of an import waits for the import for ever; that is Python's own business.
-        import shardmill._progress
+        import shardmill.curate
         source, out = sys.argv[1:]
         is_done = threading.Event()
         def busy():
