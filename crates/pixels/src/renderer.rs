@@ -150,7 +150,7 @@ mod tests {
     use crate::error::Error;
     use crate::geometry::Fit;
     use crate::resize::Filter;
-    use crate::test_jpegs::{KINDS, jpeg_of_kind};
+    use crate::test_jpegs::{KINDS, jpeg_of_kind, with_orientation};
     use crate::transform::Spec;
 
     const FITS: [Fit; 6] = [Fit::Crop, Fit::Stretch, Fit::Pad, Fit::Longest, Fit::Keep, Fit::RandomCrop { scale: (0.08, 1.0), ratio: (0.75, 1.25) }];
@@ -168,11 +168,6 @@ mod tests {
         Ok(out)
     }
 
-    fn oriented(jpeg: &[u8], orientation: u8) -> Vec<u8> {
-        let exif = [b"\xff\xe1\0\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", &[orientation][..], &[0; 6]].concat();
-        [&jpeg[..2], &exif, &jpeg[2..]].concat()
-    }
-
     #[test]
     fn damage_below_a_crop_is_found_in_strips_too() {
         let transform = Transform::new(Spec { size: Some(Sides { height: 8, width: 40 }), ..Spec::default() });
@@ -180,7 +175,7 @@ mod tests {
         let whole = jpeg_of_kind(4, 200, 400, 0);
         assert!(rendered(SMALL, &whole, how, 0).is_ok());
         for orientation in 1..=8 {
-            let cut = oriented(&whole[..whole.len() - 40], orientation);
+            let cut = with_orientation(&whole[..whole.len() - 40], orientation);
             let outcomes = [Limits::default(), SMALL].map(|limits| rendered(limits, &cut, how, 0));
             assert!(matches!(&outcomes, [Err(Error::Truncated { .. } | Error::Damaged { .. }), strips] if *strips == outcomes[0]), "{outcomes:?}");
         }
@@ -196,7 +191,7 @@ mod tests {
             (mode, gray, accepts) in (0_usize..3, any::<bool>(), any::<bool>()),
             (cut, flips) in (prop::option::weighted(0.2, any::<prop::sample::Index>()), prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4)),
         ) {
-            let mut payload = oriented(&jpeg_of_kind(kind, width, height, seed), orientation);
+            let mut payload = with_orientation(&jpeg_of_kind(kind, width, height, seed), orientation);
             let scan = payload.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
             for (at, value) in flips {
                 let at = at.index(payload.len() - scan) + scan;

@@ -27,3 +27,10 @@ pub(crate) fn jpeg_of_kind(kind: usize, width: usize, height: usize, seed: usize
     let pixels = &noise[seed % 16..][..len];
     compressor.compress_to_vec(Image { pixels, width, pitch: width * format.size(), height, format }).unwrap()
 }
+
+/// The same JPEG with EXIF that says how it is turned.
+pub(crate) fn with_orientation(jpeg: &[u8], orientation: u8) -> Vec<u8> {
+    let mut exif = *b"\xff\xe1\0\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+    exif[29] = orientation;
+    [&jpeg[..2], &exif, &jpeg[2..]].concat()
+}

@@ -7,7 +7,7 @@ use shardmill_images::ImageFormat;
 use super::*;
 use crate::error::Cause;
 use crate::raster::{self as image, Portion};
-use crate::test_jpegs::{KINDS, jpeg_of_kind};
+use crate::test_jpegs::{KINDS, jpeg_of_kind, with_orientation};
 
 fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
     [&(data.len() as u32).to_be_bytes()[..], name, data, &[0; 4]].concat()
@@ -45,13 +45,6 @@ fn jpeg(width: usize, height: usize) -> Vec<u8> {
     let pixels: Vec<u8> = (0..width * height * 3).map(|k| (k * 7 % 251) as u8).collect();
     let image = turbojpeg::Image { pixels: &pixels[..], width, pitch: width * 3, height, format: turbojpeg::PixelFormat::RGB };
     turbojpeg::compress(image, 80, turbojpeg::Subsamp::Sub2x2).unwrap().to_vec()
-}
-
-/// The same JPEG with EXIF that says how it is turned.
-fn with_orientation(jpeg: &[u8], orientation: u8) -> Vec<u8> {
-    let mut exif = *b"\xff\xe1\0\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
-    exif[29] = orientation;
-    [&jpeg[..2], &exif, &jpeg[2..]].concat()
 }
 
 fn decode(payload: &[u8], options: &DecodeOptions) -> Result<(u32, u32, usize, Vec<u8>)> {
