@@ -134,15 +134,6 @@ impl AheadPacks {
         self.position(lane, pass, rows.start)..self.position(lane, pass, rows.end)
     }
 
-    /// The scheduled blocks of these rows.
-    pub(crate) fn blocks_of_counted(&self, lane: u64, cursor: &LaneCursor) -> BTreeSet<usize> {
-        let mut blocks = BTreeSet::new();
-        self.order.for_each(self.counted(lane, cursor), |scheduled, _| {
-            blocks.insert(scheduled);
-        });
-        blocks
-    }
-
     /// For the lanes that have rows at these positions, which are of one pass: the lane, and the end of its part.
     pub(crate) fn lanes_at(&self, positions: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let rows = self.row_lanes.num_rows().max(1);

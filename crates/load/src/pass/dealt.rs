@@ -4,7 +4,7 @@ use crate::Result;
 use crate::packing::{AheadEpoch, DrawnPacks, PackSource};
 use shardmill_engine::Cancel;
 use shardmill_plan::packing::{LaneCursor, PackPlan};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Ahead {
     /// Of these scheduled blocks, those of whose rows every lane of `own` has counted all and needs none.
     pub(super) fn used_up(&self, blocks: impl Iterator<Item = usize>, own: &Range<u64>) -> Vec<usize> {
         let packs = &self.epoch.packs;
-        let needed: BTreeSet<usize> = self.cursors.iter().flat_map(|(lane, cursor)| packs.blocks_of_counted(*lane, cursor)).collect();
+        let needed = packs.order().blocks_of_rows(self.cursors.iter().map(|(lane, cursor)| packs.counted(*lane, cursor)));
         let is_counted = |span: Range<u64>| {
             let mut lanes = packs.lanes_at(span).filter(|(lane, _)| own.contains(lane));
             lanes.all(|(lane, end)| self.cursors.get(&lane).is_some_and(|cursor| packs.counted(lane, cursor).end >= end))

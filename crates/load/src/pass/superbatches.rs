@@ -264,12 +264,7 @@ impl Planner {
         if self.used_up.is_empty() {
             return scheduled_blocks.into_iter().collect();
         }
-        let mut needed = BTreeSet::new();
-        for run in drawn.positions() {
-            self.order.for_each(run, |scheduled, _| {
-                needed.insert(scheduled);
-            });
-        }
+        let needed = self.order.blocks_of_rows(drawn.positions());
         scheduled_blocks.into_iter().filter(|scheduled| !self.used_up.contains(scheduled) || needed.contains(scheduled)).collect()
     }
 

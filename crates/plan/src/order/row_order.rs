@@ -7,6 +7,7 @@ use super::blocks::{Block, BlockOrder};
 use super::endless::EndlessOrder;
 use super::mixture::{MixtureOptions, MixtureOrder};
 use super::row_range::RowRange;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -145,6 +146,18 @@ impl RowOrder {
         }
     }
 
+    /// The scheduled blocks that the rows at these plan positions do come from; looks at each row.
+    #[must_use]
+    pub fn blocks_of_rows(&self, positions: impl IntoIterator<Item = Range<u64>>) -> BTreeSet<usize> {
+        let mut blocks = BTreeSet::new();
+        for run in positions {
+            self.for_each(run, |scheduled, _| {
+                blocks.insert(scheduled);
+            });
+        }
+        blocks
+    }
+
     /// The rows at consecutive plan positions, with adjacent rows merged.
     #[must_use]
     pub fn ranges(&self, positions: Range<u64>) -> Vec<RowRange> {
@@ -236,7 +249,7 @@ mod tests {
     fn a_window_beyond_the_data_mixes_everything() {
         let order = RowOrder::shuffled(&blocks(&[50; 20]), u64::MAX, 1, 0);
         assert_eq!(order.num_windows(), 1);
-        let first: std::collections::BTreeSet<usize> = (0..50).filter_map(|position| order.at(position)).map(|(block, _)| block).collect();
+        let first: BTreeSet<usize> = (0..50).filter_map(|position| order.at(position)).map(|(block, _)| block).collect();
         assert!(first.len() > 10);
     }
 }
