@@ -8,11 +8,14 @@ import os
 import select
 import signal
 import sys
+import threading
 
 import shardmill as sm
 from promptness import HANGS_S
 
 FORKS = 5
+#: Of a parent whose threads read all the time.
+BUSY_FORKS = 20
 #: In the second of four files.
 ROW = 4000
 
@@ -41,6 +44,25 @@ def in_a_fork(work):
         os.close(reading)
 
 
+def beside_readers(path, data):
+    """What children say that are forked while threads of the parent read."""
+    is_done, answers = False, []
+
+    def read():
+        while not is_done:
+            data[ROW]
+
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(answers) < BUSY_FORKS and "hangs" not in answers:
+        answers.append(in_a_fork(lambda: len(sm.Dataset(path))))
+    is_done = True
+    for thread in threads:
+        thread.join()
+    return answers
+
+
 def main():
     data = sm.Dataset(sys.argv[1], storage_options=json.loads(os.environ["OPTIONS"]))
     loader = sm.Loader(data, batch_size=100, output="numpy", columns=["id"])
@@ -51,7 +73,9 @@ def main():
     for _ in range(FORKS):
         answers["row"].append(in_a_fork(lambda: data[ROW]["id"]))
         answers["pass"].append(in_a_fork(lambda: sum(len(batch["id"]) for batch in loader)))
-    print(json.dumps({**answers, "parent": read + sum(len(batch["id"]) for batch in passing)}))
+    answers["parent"] = read + sum(len(batch["id"]) for batch in passing)
+    answers["busy"] = beside_readers(sys.argv[1], data)
+    print(json.dumps(answers))
 
 
 if __name__ == "__main__":

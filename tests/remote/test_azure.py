@@ -100,6 +100,12 @@ class TestReading:
         assert ids(f"{train}/2.parquet") == list(range(2 * ROWS, 3 * ROWS))
         assert ids(f"{train.removesuffix('/train')}/**/1.parquet") == list(range(ROWS, 2 * ROWS))
 
+    def test_directory_that_is_an_empty_object_too_has_the_files_below_it(self, container, root, files):
+        files.open_output_stream(f"{container}/v1.0").close()
+        pq.write_table(table(), f"{container}/v1.0/rows.parquet", filesystem=files)
+        assert ids(f"{root}/v1.0") == list(range(ROWS))
+        assert ids(root, format="parquet") == list(range(ROWS))
+
     def test_second_epoch_with_a_cache_fetches_nothing(self, train, azure, tmp_path):
         options = {**azure.storage_options(), "cache_dir": tmp_path / "cache"}
         loader = sm.Loader(train, batch_size=100, output="numpy", columns=["id"], storage_options=options)

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from shardmill.curate import ParquetSink, Pipeline, TableSource
+from shardmill.resume import Checkpoint
 
 ROWS = 20_000
 
@@ -68,6 +70,15 @@ class Ranged(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+class Untagged(Ranged):
+    """Ranges, and nothing that tells versions of one size apart."""
+
+    def answer(self, status, body, headers=None):
+        if status == 206 and not body:
+            return super().answer(416, b"")
+        return super().answer(status, body, {name: value for name, value in (headers or {}).items() if name != "ETag"})
 
 
 @contextmanager
@@ -167,6 +178,23 @@ def test_file_that_is_replaced_while_it_is_read_is_an_error(directory):
             list(data)
 
 
+def test_file_without_a_tag_that_shrinks_while_it_is_read_was_replaced(directory):
+    with serving(Untagged, directory) as (root, _):
+        data = sm.Dataset(f"{root}/rows.parquet", storage_options={"retry_timeout": 5})
+        (directory / "rows.parquet").write_bytes(b"PAR1")
+        with pytest.raises(OSError, match="replaced"):
+            list(data)
+
+
+def test_file_without_tag_and_time_is_not_kept_in_the_cache(directory):
+    options = {"cache_dir": str(directory / "cache")}
+    with serving(Untagged, directory) as (root, _):
+        for digit in (1, 2):
+            (directory / "digits.csv").write_text("x\n" + f"{digit}\n" * 50_000)
+            data = sm.Dataset(f"{root}/digits.csv", storage_options=options)
+            assert {row["x"] for row in data} == {digit}
+
+
 def test_answer_without_a_length_is_refused_at_once(directory):
     class Streaming(Plain):
         def end_headers(self):
@@ -184,3 +212,24 @@ def test_writing_is_refused_with_what_to_do(directory):
     with serving(Ranged, directory) as (root, _), refused as caught, sm.Writer(f"{root}/out.parquet") as writer:
         writer.write({"x": 1})
     assert "hint: write to a local directory" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Plain, Ranged])
+@pytest.mark.parametrize("name", ["done.parquet", "done.csv"])
+def test_list_of_done_ids_is_read_by_its_address(kind, name, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    served, source = tmp_path / "served", tmp_path / "in"
+    served.mkdir()
+    source.mkdir()
+    pq.write_table(pa.table({"id": range(10)}), source / "rows.parquet")
+    pq.write_table(pa.table({"id": [2, 3]}), served / "done.parquet")
+    (served / "done.csv").write_text("id\n2\n3\n")
+    with serving(kind, served) as (root, _):
+        checkpoint = Checkpoint(tmp_path / "state", "id", done=f"{root}/{name}")
+        sink = ParquetSink(tmp_path / "out")
+        report = Pipeline(source=TableSource(source), stages=[], sink=sink, checkpoint=checkpoint).run(progress=False)
+        assert report.rows_done == 2
+        missing = Checkpoint(tmp_path / "other", "id", done=f"{root}/none.parquet")
+        with pytest.raises(sm.OptionError, match="does not exist"):
+            Pipeline(source=TableSource(source), stages=[], sink=sink, checkpoint=missing).run(progress=False)
+    assert sorted(row["id"] for row in sm.Dataset(tmp_path / "out")) == [0, 1, 4, 5, 6, 7, 8, 9]

@@ -151,6 +151,16 @@ def test_parts_in_a_bucket_are_one_data_set(kind, root):
     assert texts(f"{root}/set") == expected(range(120))
 
 
+def test_index_that_changes_after_it_was_listed_is_read_as_it_is_now(root):
+    for part in range(2):
+        write(f"{root}/set/{part:05}", range(part * 40, part * 40 + 40), "mds")
+        sm.merge(f"{root}/set")
+        assert texts(f"{root}/set") == expected(range(part * 40 + 40))
+    for mode in ("error", "append"):
+        write(f"{root}/out", range(40), "parquet", index="chinidataset", mode=mode)
+        assert set(texts(f"{root}/out")) == set(expected(range(40)))
+
+
 def test_a_part_whose_shard_is_missing_or_outside_is_named(root, bucket):
     for part in range(2):
         write(f"{root}/set/{part}", range(40), "mds")

@@ -33,10 +33,13 @@ READS = {
     "writer-close": "writer.close()",
     "writer-write": "while True: writer.write({'id': 1, 'text': 'x'})",
     "writer-batches": "while True: writer.write_batch(large)",
+    "record": "array[0]",
+    "records-open": "ArrayRecordReader(path + '-a.array_record')",
     "records-close": "records.close()",
     "records-write": "while True: records.write(b'x' * (1 << 20))",
     "pipeline": "pipeline.run(progress=False)",
     "checkpoint": "checkpointed.run(progress=False)",
+    "snapshot": "snapshot(path + '-state', verifies=True)",
 }
 
 CODE = """
@@ -44,7 +47,8 @@ import json, os, sys, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import pyarrow as pa
 import shardmill as sm
-from shardmill.arrayrecord import ArrayRecordWriter
+from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
+from shardmill._native.journal import snapshot
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 path, what = sys.argv[1], sys.argv[2]
 sm.storage.configure(path, json.loads(os.environ["OPTIONS"]))
@@ -53,6 +57,9 @@ writer = sm.Writer(path + "-w.parquet", compression="none")
 writer.write({"id": 0, "text": ""})
 records = ArrayRecordWriter(path + "-r.array_record", "uncompressed")
 records.write(b"record")
+with ArrayRecordWriter(path + "-a.array_record", "uncompressed") as written:
+    written.write_all(os.urandom(1 << 18) for _ in range(4))
+array = ArrayRecordReader(path + "-a.array_record")
 large = pa.table({"id": [1], "text": ["x" * (1 << 21)]})
 source = lambda: TableSource(path, files_per_partition=1)
 pipeline = Pipeline(source=source(), stages=[], sink=ParquetSink(path + "-out"))
@@ -165,7 +172,8 @@ def test_forked_child_reads_from_a_store_that_its_parent_uses(is_cached, train, 
     done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
-    assert answers == {"row": [str(ROWS)] * 5, "pass": [str(4 * ROWS)] * 5, "parent": 4 * ROWS}, done.stderr
+    in_children = {"row": [str(ROWS)] * 5, "pass": [str(4 * ROWS)] * 5, "busy": [str(4 * ROWS)] * 20}
+    assert answers == {**in_children, "parent": 4 * ROWS}, done.stderr
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -51,6 +51,7 @@ pub use machine::{boot_id, host_name, process_namespace, process_start};
 pub use mapped::MappedFile;
 pub use open_files::OpenFiles;
 pub use paths::{is_local, local_path, resolved_path};
+pub use process::{PerProcess, Remembered};
 pub use publish::{LocalStaged, create_directory, remove_stale_staging, sync_names};
 pub use real_names::RealNames;
 pub use remote::{

@@ -1,35 +1,107 @@
 //! Values that belong to one process.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-/// Created on first use. A forked child creates its own, because threads and connections of its parent do not exist there.
+/// Created on first use. A forked child creates its own, because threads and connections of its parent do not exist there; it does not wait for one
+/// that a thread of its parent was creating at the fork.
 #[derive(Debug, Default)]
-pub(crate) struct PerProcess<T> {
-    made: OnceLock<(u32, T)>,
+pub struct PerProcess<T> {
+    maker: OnceLock<u32>,
+    made: OnceLock<T>,
     of_child: OnceLock<Box<Self>>,
 }
 
 impl<T> PerProcess<T> {
-    pub(crate) const fn new() -> Self {
-        Self { made: OnceLock::new(), of_child: OnceLock::new() }
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { maker: OnceLock::new(), made: OnceLock::new(), of_child: OnceLock::new() }
     }
 
     /// The value of this process, if it was made.
     pub(crate) fn get(&self) -> Option<&T> {
         let process = std::process::id();
-        let links = std::iter::successors(Some(self), |link| link.of_child.get().map(|child| &**child));
-        links.filter_map(|link| link.made.get()).find(|(maker, _)| *maker == process).map(|(_, value)| value)
+        let mut links = std::iter::successors(Some(self), |link| link.of_child.get().map(|child| &**child));
+        links.find(|link| link.maker.get() == Some(&process))?.made.get()
     }
 
-    pub(crate) fn get_or_make(&self, make: impl Fn() -> T) -> &T {
+    pub fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
         let process = std::process::id();
         let mut link = self;
-        loop {
-            let (maker, value) = link.made.get_or_init(|| (process, make()));
-            if *maker == process {
-                return value;
-            }
+        while *link.maker.get_or_init(|| process) != process {
             link = link.of_child.get_or_init(|| Box::new(Self::new()));
         }
+        link.made.get_or_init(make)
+    }
+}
+
+/// What threads remember to save work. The invariant: what is not remembered is found again. So a forked child, in which a thread of its parent may
+/// hold the lock forever, begins a second memory in place of waiting, and a call may get either.
+#[derive(Debug, Default)]
+pub struct Remembered<T> {
+    maker: OnceLock<u32>,
+    memory: Mutex<T>,
+    of_child: OnceLock<Box<Self>>,
+}
+
+impl<T: Default> Remembered<T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let mut link = self;
+        loop {
+            let maker = *link.maker.get_or_init(std::process::id);
+            match link.memory.try_lock() {
+                Ok(memory) => return memory,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if maker == std::process::id() => {
+                    return link.memory.lock().unwrap_or_else(PoisonError::into_inner);
+                }
+                Err(TryLockError::WouldBlock) => link = link.of_child.get_or_init(Box::default),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    /// Of no process that runs these tests.
+    const PARENT: u32 = 0;
+
+    #[test]
+    fn value_that_a_thread_of_the_parent_was_making_is_not_waited_for() {
+        let inherited = PerProcess { maker: OnceLock::from(PARENT), made: OnceLock::new(), of_child: OnceLock::new() };
+        let (begun, end) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                inherited.made.get_or_init(|| {
+                    begun.wait();
+                    end.wait();
+                    1
+                });
+            });
+            begun.wait();
+            assert_eq!((inherited.get_or_make(|| 2), inherited.get()), (&2, Some(&2)));
+            end.wait();
+        });
+        assert_eq!(inherited.get_or_make(|| 3), &2);
+    }
+
+    #[test]
+    fn memory_that_a_thread_of_the_parent_holds_is_replaced_and_one_of_this_process_is_waited_for() {
+        let inherited = Remembered { maker: OnceLock::from(PARENT), memory: Mutex::new(vec![1]), of_child: OnceLock::new() };
+        let held = inherited.memory.lock().unwrap();
+        inherited.lock().push(2);
+        assert_eq!(*inherited.lock(), [2]);
+        drop(held);
+        assert_eq!(*inherited.lock(), [1]);
+
+        let own = Remembered::<Vec<u32>>::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|number| own.lock().push(number)));
+            }
+        });
+        assert_eq!(own.lock().len(), 4000);
     }
 }

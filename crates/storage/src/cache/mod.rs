@@ -13,6 +13,7 @@ mod object;
 
 pub(crate) use object::CachedObject;
 
+use crate::process::PerProcess;
 use crate::{Error, Result};
 use descriptors::Descriptors;
 use eviction::Eviction;
@@ -36,7 +37,8 @@ pub(crate) struct Cache {
     directory: PathBuf,
     locks: Locks,
     eviction: Eviction,
-    descriptors: Descriptors,
+    /// A forked child opens files of its own: a thread of its parent may have held the lock.
+    descriptors: PerProcess<Descriptors>,
     /// Writes to leave out before the next attempt, because the disk was full.
     left_out: AtomicU64,
     is_reported: AtomicBool,
@@ -69,7 +71,7 @@ impl Cache {
         let locks = Locks::new(directory.join(locks::DIRECTORY));
         Ok(Arc::new(Self {
             eviction: Eviction::new(limit),
-            descriptors: Descriptors::default(),
+            descriptors: PerProcess::new(),
             locks,
             left_out: AtomicU64::new(0),
             is_reported: AtomicBool::new(false),

@@ -2,7 +2,7 @@
 
 use super::Cache;
 use super::blocks::{BLOCK, ENTRY, blocks_of, bytes_of, entry, is_there, missing, regions_of};
-use super::descriptors::Files;
+use super::descriptors::{Descriptors, Files};
 use crate::Result;
 use crate::fresh;
 use crate::local::{read_exact_at, read_new_at};
@@ -39,7 +39,7 @@ impl CachedObject {
     }
 
     fn files(&self) -> io::Result<Arc<Files>> {
-        self.cache.descriptors.get(&self.base, || files(&self.base, &self.path, self.size))
+        self.cache.descriptors.get_or_make(Descriptors::default).get(&self.base, || files(&self.base, &self.path, self.size))
     }
 
     /// The bytes of each of `spans`. `fetch` is called with runs of whole blocks that are missing, and returns their bytes in the same order.

@@ -17,7 +17,7 @@ use crate::{Disk, Locked};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{GetResult, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion};
+use object_store::{GetResult, ListResult, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -161,7 +161,9 @@ impl Place {
         let Some((version, _)) = there.filter(|(_, bytes)| bytes == known) else { return Ok(false) };
         let token = Token::new();
         let options = PutOptions { mode: PutMode::Update(version), attributes: token.attributes(), ..PutOptions::default() };
-        match self.asked(|| objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone()))? {
+        let answer = self.asked(|| objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone()))?;
+        self.store.forget(&self.key);
+        match answer {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. }) => {
                 let there = self.some(self.asked(|| objects.get_opts(&self.key, head_only())))?;
@@ -173,12 +175,16 @@ impl Place {
 
     fn put(&self, content: &Bytes) -> io::Result<()> {
         let objects = self.objects()?;
-        self.asked_anyway(|| objects.put(&self.key, PutPayload::from(content.clone())))?.map(drop).map_err(|error| self.failed(&error))
+        let answer = self.asked_anyway(|| objects.put(&self.key, PutPayload::from(content.clone())))?;
+        self.store.forget(&self.key);
+        answer.map(drop).map_err(|error| self.failed(&error))
     }
 
     fn remove(&self) -> io::Result<()> {
         let objects = self.objects()?;
-        self.some(self.asked_anyway(|| objects.delete(&self.key))).map(drop)
+        let answer = self.asked_anyway(|| objects.delete(&self.key));
+        self.store.forget(&self.key);
+        self.some(answer).map(drop)
     }
 
     /// Names in the directory, without its marker.
@@ -189,15 +195,7 @@ impl Place {
         let objects = self.objects()?;
         let listed = self.some(self.asked(|| objects.list_with_delimiter(Some(&self.key))))?;
         let Some(listed) = listed else { return Ok(Vec::new()) };
-        let removed: Vec<String> =
-            listed.objects.iter().filter_map(|meta| meta.location.filename()?.strip_suffix(TOMBSTONE).map(str::to_owned)).collect();
-        let directories =
-            listed.common_prefixes.iter().filter_map(|prefix| prefix.filename().map(str::to_owned)).filter(|name| !removed.contains(name));
-        let files = listed.objects.iter().filter_map(|meta| meta.location.filename().map(str::to_owned));
-        let mut names: Vec<String> = files.filter(|name| name != MARK && !name.ends_with(TOMBSTONE)).chain(directories).collect();
-        names.sort_unstable();
-        names.dedup();
-        Ok(names)
+        Ok(names_in(&self.key, &listed))
     }
 
     fn is_removed(&self) -> io::Result<bool> {
@@ -215,6 +213,19 @@ impl Place {
         }))?;
         Ok(first.flatten().is_some() && !self.is_removed()?)
     }
+}
+
+/// The names in a listing of the directory `key`, without its marker and those of tombstones.
+fn names_in(key: &Path, listed: &ListResult) -> Vec<String> {
+    // Consoles create an empty object for a directory; its key is listed without its slash.
+    let objects: Vec<&str> = listed.objects.iter().filter(|meta| meta.location != *key).filter_map(|meta| meta.location.filename()).collect();
+    let removed: Vec<&str> = objects.iter().filter_map(|name| name.strip_suffix(TOMBSTONE)).collect();
+    let directories = listed.common_prefixes.iter().filter_map(Path::filename).filter(|name| !removed.contains(name));
+    let files = objects.iter().copied().filter(|name| *name != MARK && !name.ends_with(TOMBSTONE));
+    let mut names: Vec<String> = files.chain(directories).map(str::to_owned).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Keeps the explanation and the hint in an I/O error.
@@ -291,6 +302,7 @@ impl Disk for RemoteDisk {
         let (from, to) = (Place::of(from)?, Place::of(to)?);
         let objects = from.objects()?;
         from.some(from.asked_anyway(|| objects.copy(&from.key, &to.key)))?.ok_or(ErrorKind::NotFound)?;
+        to.store.forget(&to.key);
         from.remove()
     }
 
@@ -315,7 +327,11 @@ impl Disk for RemoteDisk {
             let mut listing = objects.list(Some(&place.key));
             let mut found = Vec::new();
             while let Some(meta) = listing.next().await {
-                found.push(meta?.location);
+                let key = meta?.location;
+                // The marker of the directory itself; without its slash, the key may be that of another object.
+                if key != place.key {
+                    found.push(key);
+                }
             }
             Ok(found)
         }))?;
@@ -329,6 +345,7 @@ impl Disk for RemoteDisk {
             });
             removals.buffer_unordered(REMOVED_AT_ONCE).try_collect::<()>().await
         });
+        keys.iter().for_each(|key| place.store.forget(key));
         place.some(removed).map(drop)
     }
 
@@ -348,5 +365,25 @@ impl Disk for RemoteDisk {
     fn age(&self, path: &str) -> io::Result<Option<Duration>> {
         let Some(meta) = Place::of(path)?.head()? else { return Ok(None) };
         Ok(Some(SystemTime::now().duration_since(SystemTime::from(meta.last_modified)).unwrap_or_default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_that_a_console_made_is_empty_and_removed_ones_are_not_in_it() {
+        let object = |key: &str| {
+            let location = Path::parse(key).unwrap();
+            ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size: 0, e_tag: None, version: None }
+        };
+        let names = |keys: &[&str], prefixes: &[&str]| {
+            let common_prefixes = prefixes.iter().map(|prefix| Path::parse(prefix).unwrap()).collect();
+            let objects = keys.iter().map(|key| object(key)).collect();
+            names_in(&Path::from("a/out"), &ListResult { common_prefixes, objects, extensions: object_store::Extensions::default() })
+        };
+        assert!(names(&["a/out/"], &[]).is_empty());
+        assert_eq!(names(&["a/out/", "a/out/out", "a/out/.directory", "a/out/x.removed"], &["a/out/x/", "a/out/y/"]), ["out", "y"]);
     }
 }

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::failure::{Operation, error_of, failed};
 use super::options::StorageOptions;
-use super::retry::{Cause, RequestError, is_refusal, is_transient};
+use super::retry::{Cause, RequestError, is_past_end, is_refusal, is_transient};
 use super::version::Version;
 use crate::Error;
 use bytes::{Bytes, BytesMut};
@@ -112,12 +112,23 @@ async fn patient_part(
 async fn part(client: &Client, key: &Path, version: &Version, span: Range<u64>, buffer: &mut BytesMut) -> Result<(), Failure> {
     let _permit = client.limiter.acquire().await;
     let options = GetOptions { range: Some(GetRange::Bounded(span.clone())), if_match: version.condition(), ..GetOptions::default() };
-    let answer = client.objects.get_opts(key, options).await?;
+    let answer = client.objects.get_opts(key, options).await;
+    // Without a strong tag, a server looks at the range before the version.
+    let is_past_end = answer.as_ref().is_err_and(is_past_end);
+    if is_past_end && is_replaced(client, key, version).await {
+        return Err(Failure::Changed);
+    }
+    let answer = answer?;
     if version.is_other_than(&Version::of(&answer.meta)) || answer.range != span {
         return Err(Failure::Changed);
     }
     let len = usize::try_from(span.end - span.start).map_err(|_| Failure::Memory)?;
     fill(client, answer, buffer, len).await
+}
+
+/// Whether the object certainly has another version now.
+async fn is_replaced(client: &Client, key: &Path, version: &Version) -> bool {
+    client.objects.head(key).await.is_ok_and(|meta| version.is_other_than(&Version::of(&meta)))
 }
 
 /// Copies a response of `len` bytes into `buffer`.
@@ -206,4 +217,64 @@ async fn whole(client: &Client, key: &Path) -> Result<(ObjectMeta, Bytes), Failu
     let mut bytes = room(len)?;
     fill(client, answer, &mut bytes, len).await?;
     Ok((meta, bytes.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conditional::ConditionalUploads;
+    use super::super::connector::Counts;
+    use super::super::limiter::ConcurrencyLimiter;
+    use super::super::read_only::{ReadOnly, Readable};
+    use super::*;
+    use async_trait::async_trait;
+    use futures_util::stream;
+    use object_store::client::HttpErrorKind;
+    use object_store::{Attributes, Extensions, GetResultPayload};
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    /// An object of a server that knows its size and refuses every range.
+    #[derive(Debug)]
+    struct Short(u64);
+
+    fn meta(size: u64) -> ObjectMeta {
+        ObjectMeta { location: Path::from("key"), last_modified: SystemTime::UNIX_EPOCH.into(), size, e_tag: None, version: None }
+    }
+
+    #[async_trait]
+    impl Readable for Short {
+        const NAME: &'static str = "a server";
+
+        async fn get(&self, _key: &Path, options: GetOptions) -> object_store::Result<GetResult> {
+            if !options.head {
+                let cause = Cause::Status { status: 416, code: None, retry_after: None };
+                let source = Box::new(RequestError::new(cause, "past the end").of_kind(HttpErrorKind::Unknown));
+                return Err(object_store::Error::Generic { store: "HTTP", source });
+            }
+            let payload = GetResultPayload::Stream(stream::empty().boxed());
+            Ok(GetResult { payload, meta: meta(self.0), range: 0..self.0, attributes: Attributes::new(), extensions: Extensions::default() })
+        }
+
+        async fn list(&self, _prefix: Option<&Path>) -> object_store::Result<Vec<ObjectMeta>> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[tokio::test]
+    async fn range_past_the_end_is_another_version_only_if_the_object_has_one() {
+        let version = Version::of(&meta(1000));
+        for (size, is_changed) in [(10, true), (1000, false)] {
+            let client = Client {
+                objects: Arc::new(ReadOnly(Arc::new(Short(size)))),
+                parts: None,
+                limiter: Arc::new(ConcurrencyLimiter::new(8)),
+                counts: Arc::new(Counts::default()),
+                conditional: Arc::new(ConditionalUploads::default()),
+                knows_ends: true,
+            };
+            let answer = span(&client, &Path::from("key"), &version, 100..200, Duration::from_millis(1)).await;
+            assert_eq!(matches!(answer, Err(Failure::Changed)), is_changed);
+            assert!(answer.is_err());
+        }
+    }
 }

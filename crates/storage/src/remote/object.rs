@@ -92,7 +92,9 @@ impl RemoteObject {
         // A server without ranges has already sent the whole file.
         let whole = (start == 0 && !tail.is_empty() && store.is_http()).then(|| tail.clone());
         let window = Mutex::new(Window { start, bytes: tail, next: FIRST_WINDOW, _kept: None });
-        let cached = match store.cache()?.filter(|_| whole.is_none()) {
+        // A server that sends neither tag nor time may have other bytes of the same size in the next run.
+        let is_cached = whole.is_none() && (version.is_told() || !store.is_http());
+        let cached = match store.cache()?.filter(|_| is_cached) {
             Some(cache) => cache.object(path, &version.mark(), version.size)?,
             None => None,
         };

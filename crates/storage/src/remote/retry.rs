@@ -109,6 +109,11 @@ pub(super) fn is_refusal(error: &object_store::Error) -> bool {
         )
 }
 
+/// Whether the store responded that a range begins past the end of the object.
+pub(super) fn is_past_end(error: &object_store::Error) -> bool {
+    matches!(cause_of(error), Some(Cause::Status { status: 416, .. }))
+}
+
 /// Turns error responses into errors with a [`Cause`], except those that object_store handles itself.
 #[derive(Debug)]
 pub(super) struct Judge {

@@ -13,6 +13,7 @@ use crate::{Error, RangeRead, Result, Staged, Store, Unpublished};
 use bytes::Bytes;
 use glob::Pattern;
 use object_store::ObjectMeta;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Open objects keep the store, which a trait method without `Arc<Self>` cannot express.
@@ -61,6 +62,8 @@ impl Store for Shared {
             let looks_like_file = key.rsplit('/').next().is_some_and(|name| name.contains('.'));
             match looks_like_file.then(|| self.open(path)) {
                 None => {}
+                // A directory of Azure may be an empty object, too.
+                Some(Ok(object)) if object.size() == 0 && location.service == Service::Azure => {}
                 Some(Ok(_)) => return Ok(vec![path.to_owned()]),
                 Some(Err(Error::NotFound { .. })) => {}
                 Some(Err(refused)) => return Err(refused),
@@ -80,8 +83,8 @@ impl Store for Shared {
             let is_named = found.iter().any(is_literal);
             found.retain(|meta| if is_named { is_literal(meta) } else { fits(meta.location.as_ref()) });
         }
-        // Consoles create empty objects for directories.
-        found.retain(|meta| meta.size > 0 || meta.location.as_ref() != key);
+        let markers = markers(&found);
+        found.retain(|meta| meta.size > 0 || (meta.location.as_ref() != key && !markers.contains(meta.location.as_ref())));
         if found.is_empty() && wildcard.is_none() {
             // A name without a dot may still be a file.
             return self.open(path).map(|_| vec![path.to_owned()]);
@@ -101,5 +104,39 @@ impl Store for Shared {
 
     fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
         Ok(Box::new(RemoteStaged::start(Arc::clone(&self.0), path, Some(hidden), unpublished)?))
+    }
+}
+
+/// Consoles and Hadoop create empty objects for directories: the keys of those that have other objects below them.
+fn markers(found: &[ObjectMeta]) -> HashSet<String> {
+    let empty: HashSet<&str> = found.iter().filter(|meta| meta.size == 0).map(|meta| meta.location.as_ref()).collect();
+    if empty.is_empty() {
+        return HashSet::new();
+    }
+    let mut markers = HashSet::new();
+    for meta in found {
+        let key: &str = meta.location.as_ref();
+        let above = key.match_indices('/').filter_map(|(at, _)| key.get(..at));
+        markers.extend(above.filter(|directory| empty.contains(directory)).map(str::to_owned));
+    }
+    markers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::path::Path;
+    use std::time::SystemTime;
+
+    #[test]
+    fn empty_object_is_a_directory_only_if_others_are_below_it() {
+        let object = |(key, size): (&str, u64)| {
+            let location = Path::parse(key).unwrap();
+            ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size, e_tag: None, version: None }
+        };
+        let found = [("a/y=1/", 0), ("a/y=1/m=2/", 0), ("a/y=1/m=2/x.csv", 5), ("a/empty.csv", 0), ("a/y=10", 0), ("b", 7), ("b/c", 7)];
+        let mut markers: Vec<String> = markers(&found.map(object)).into_iter().collect();
+        markers.sort_unstable();
+        assert_eq!(markers, ["a/y=1", "a/y=1/m=2"]);
     }
 }

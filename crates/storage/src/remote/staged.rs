@@ -22,8 +22,9 @@ use tokio::task::JoinHandle;
 
 /// The size of a part, and the limit for an upload in one request.
 const PART: usize = 8 << 20;
-/// S3 allows 10,000 parts: later ones are larger, to support objects up to its limit of 5 TB.
+/// S3 allows 10,000 parts. The size doubles after each run of this many, so that they hold an object of 5 TB, the limit of S3.
 const PARTS_OF_A_SIZE: usize = 1000;
+const MOST_DOUBLINGS: usize = 8;
 /// Delay before a part is sent again.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Concurrent uploads of parts.
@@ -79,7 +80,7 @@ impl RemoteStaged {
     }
 
     fn part_len(&self) -> usize {
-        PART * (1 + (self.sent.len() + self.sending.len()) / PARTS_OF_A_SIZE)
+        len_of_part(self.sent.len() + self.sending.len())
     }
 
     fn parts(&self) -> Result<Arc<dyn MultipartStore>> {
@@ -172,6 +173,7 @@ impl RemoteStaged {
                 completed?;
             }
         }
+        self.store.forget(&self.key);
         self.is_done = true;
         Ok(())
     }
@@ -211,6 +213,10 @@ impl RemoteStaged {
             _ => Ok(()),
         }
     }
+}
+
+fn len_of_part(number: usize) -> usize {
+    PART << (number / PARTS_OF_A_SIZE).min(MOST_DOUBLINGS)
 }
 
 /// The path of `name` in the directory of `path`.
@@ -273,6 +279,7 @@ impl Staged for RemoteStaged {
             return Err(Error::AlreadyExists { path: target });
         }
         self.wait(Operation::Publishing, || client.objects.copy(&key, &target_key))?;
+        store.forget(&target_key);
         self.wait(Operation::Publishing, || client.objects.delete(&key))
     }
 }
@@ -290,5 +297,17 @@ impl Drop for RemoteStaged {
             }
             tokio::time::timeout(Duration::from_secs(5), parts.abort_multipart(&key, &upload)).await
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_a_store_allows_hold_the_largest_object() {
+        let parts: Vec<usize> = (0..10_000).map(len_of_part).collect();
+        assert!(parts.iter().sum::<usize>() >= 5 << 40);
+        assert_eq!((parts.first(), parts.last()), (Some(&(8 << 20)), Some(&(2 << 30))));
     }
 }

@@ -170,6 +170,13 @@ impl RemoteStore {
         found.map_err(|error| error_of(&error, path, Operation::Listing, &self.options))
     }
 
+    /// Drops the metadata of an object that this process has changed.
+    pub(super) fn forget(&self, key: &Path) {
+        if let Ok(mut listed) = self.listed.try_lock() {
+            listed.remove::<str>(key.as_ref());
+        }
+    }
+
     pub(super) fn remember(&self, found: &[ObjectMeta]) {
         let Ok(mut listed) = self.listed.try_lock() else { return };
         if listed.len() + found.len() > MAX_LISTED {

@@ -28,6 +28,11 @@ impl Version {
         self.tag.as_ref().filter(|_| !self.is_weak).map(|tag| format!("\"{tag}\""))
     }
 
+    /// Whether another version of the same size would have another mark.
+    pub(super) fn is_told(&self) -> bool {
+        self.tag.is_some() || self.modified_ns != 0
+    }
+
     pub(super) fn is_other_than(&self, answered: &Self) -> bool {
         let by_tag = matches!((&self.tag, &answered.tag), (Some(ours), Some(theirs)) if ours != theirs);
         // Listings and responses round the time differently; it is compared only if there is no tag, in whole seconds.

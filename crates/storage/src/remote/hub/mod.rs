@@ -125,7 +125,7 @@ impl HubStore {
                 Some(Cause::Status { retry_after: Some(wished), .. }) => *wished,
                 _ => pause,
             };
-            if Instant::now() + wait > until {
+            if wait > until.saturating_duration_since(Instant::now()) {
                 return Err(failure);
             }
             tokio::time::sleep(wait).await;
@@ -209,7 +209,30 @@ impl Readable for HubStore {
 
 #[cfg(test)]
 mod tests {
+    use super::super::retry::RequestError;
     use super::*;
+    use object_store::client::{HttpErrorKind, HttpResponse, HttpService};
+
+    /// Asks for a pause that no clock can count.
+    #[derive(Debug)]
+    struct Busy;
+
+    #[async_trait]
+    impl HttpService for Busy {
+        async fn call(&self, _request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
+            let cause = Cause::Status { status: 429, code: None, retry_after: Some(Duration::MAX) };
+            Err(RequestError::new(cause, "busy").of_kind(HttpErrorKind::Request))
+        }
+    }
+
+    #[tokio::test]
+    async fn pause_beyond_the_time_that_is_left_is_an_error_however_long_it_is() {
+        let (_, address) = Address::parse("datasets/o/n").unwrap();
+        let site = Site::new("", &[("endpoint", "http://host:1"), ("skip_signature", "true")]).unwrap();
+        let (client, retry) = (HttpClient::new(Busy), RetryConfig::default());
+        let store = HubStore { address, site, commit: Arc::default(), client, retry, files: OnceCell::new() };
+        assert!(store.commit().await.is_err());
+    }
 
     #[test]
     fn next_page_is_that_of_the_link_header() {
