@@ -14,10 +14,12 @@ const RAW_EXIF: &[u8] = b"Raw profile type exif";
 
 /// As in Pillow.
 const LONGEST_TEXT: u64 = 1 << 20;
+/// A small file may hold thousands that become so long.
+const MOST_TEXTS: usize = 64;
 
 pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
     let mut metadata = Metadata::default();
-    let (mut is_animated, mut has_pixels, mut profile) = (false, false, None);
+    let (mut is_animated, mut has_pixels, mut profile, mut texts) = (false, false, None, 0);
     let mut rest = payload.get(8..).unwrap_or_default();
     while let Some(&[l3, l2, l1, l0, a, b, c, d]) = rest.first_chunk() {
         let len = u32::from_be_bytes([l3, l2, l1, l0]) as usize;
@@ -30,12 +32,14 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
             // Pillow stops where the next frame begins.
             b"fcTL" if is_animated && has_pixels => break,
             b"eXIf" => metadata.exif = Some(Cow::Borrowed(chunk)),
-            b"tEXt" | b"zTXt" | b"iTXt" => {
-                let text = match &name {
-                    b"tEXt" => keyword(chunk).map(|(keyword, text)| (keyword, Cow::Borrowed(text))),
-                    b"zTXt" => compressed(chunk),
-                    _ => international(chunk),
-                };
+            b"tEXt" | b"zTXt" | b"iTXt" if texts < MOST_TEXTS => {
+                let wanted = keyword(chunk).filter(|(keyword, _)| matches!(*keyword, XMP | RAW_EXIF));
+                texts += usize::from(wanted.is_some());
+                let text = wanted.and_then(|(keyword, text)| match &name {
+                    b"tEXt" => Some((keyword, Cow::Borrowed(text))),
+                    b"zTXt" => Some((keyword, inflated(text.strip_prefix(b"\0")?)?)),
+                    _ => Some((keyword, international(text)?)),
+                });
                 match text {
                     Some((XMP, text)) => metadata.xmp = Some(text),
                     Some((RAW_EXIF, text)) => profile = raw_profile(&text),
@@ -50,18 +54,11 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
     metadata
 }
 
-/// The text of an `iTXt` chunk and its keyword.
-fn international(chunk: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
-    let (keyword, rest) = keyword(chunk)?;
+/// The text of an `iTXt` chunk, which follows its keyword.
+fn international(rest: &[u8]) -> Option<Cow<'_, [u8]>> {
     let (flags, rest) = rest.split_at_checked(2)?;
     let text = rest.splitn(3, |byte| *byte == 0).nth(2)?;
-    Some((keyword, if flags.first() == Some(&0) { Cow::Borrowed(text) } else { inflated(text)? }))
-}
-
-/// The text of a `zTXt` chunk and its keyword.
-fn compressed(chunk: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
-    let (keyword, rest) = keyword(chunk)?;
-    Some((keyword, inflated(rest.strip_prefix(b"\0")?)?))
+    if flags.first() == Some(&0) { Some(Cow::Borrowed(text)) } else { inflated(text) }
 }
 
 fn keyword(chunk: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -139,6 +139,11 @@ fn png_states_it_in_texts() {
     assert_eq!(orientation(&png(&[xmp_text, pixels.clone()])), 3);
     let bomb = compressed(&vec![b'0'; 2 << 20]);
     assert_eq!(orientation(&png(&[chunk(b"zTXt", &[b"Raw profile type exif\0\0", &bomb[..]].concat()), pixels])), 1);
+    let long = compressed(&vec![b'0'; 1 << 20]);
+    let mut chunks = vec![chunk(b"zTXt", &[b"XML:com.adobe.xmp\0\0", &long[..]].concat()); 64];
+    chunks.push(plain(b"XML:com.adobe.xmp", &xmp(3)));
+    assert_eq!(orientation(&png(&chunks)), 1);
+    assert_eq!(orientation(&png(&chunks[1..])), 3);
 }
 
 #[test]
