@@ -40,6 +40,35 @@ fn bmp(width: i32, height: i32, bits: u16, pixels: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// A TIFF with these tags, and data at 14 + 12 · their number.
+fn tiff(tags: &[(u16, u16)], data: &[u8]) -> Vec<u8> {
+    let mut bytes = b"II\x2a\0\x08\0\0\0".to_vec();
+    bytes.extend((tags.len() as u16).to_le_bytes());
+    for (tag, value) in tags {
+        [*tag, 3, 1, 0, *value, 0].into_iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    }
+    bytes.extend([0; 4]);
+    bytes.extend(data);
+    bytes
+}
+
+/// A TIFF of one pixel in a tile of the largest sides.
+fn tiff_tile_claim() -> Vec<u8> {
+    let tags = [(256, 1), (257, 1), (258, 8), (259, 8), (262, 1), (277, 1), (322, 65_535), (323, 65_535), (324, 134), (325, 16)];
+    tiff(&tags, &[0; 16])
+}
+
+/// A TIFF of eight rows, whose strip is a JPEG that states more.
+fn tiff_strip_claim() -> Vec<u8> {
+    let mut strip = jpeg(1024, 8);
+    let frame = strip.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    strip[frame + 5..frame + 7].fill(0xff);
+    strip.truncate(2000);
+    let len = strip.len() as u16;
+    let tags = [(256, 1024), (257, 8), (258, 8), (259, 7), (262, 6), (273, 134), (277, 3), (278, 8), (279, len), (284, 1)];
+    tiff(&tags, &strip)
+}
+
 /// Two blocks of gray by libjpeg-turbo, as a JPEG.
 fn jpeg(width: usize, height: usize) -> Vec<u8> {
     let pixels: Vec<u8> = (0..width * height * 3).map(|k| (k * 7 % 251) as u8).collect();
@@ -77,6 +106,8 @@ fn claims_are_refused_before_memory_is_taken() {
         // Allowed by its pixels, but not in the payload.
         (png_claim(9_000, 9_000), Cause::Truncated),
         (bmp(9_000, 9_000, 24, &[0; 100]), Cause::Truncated),
+        (tiff_tile_claim(), Cause::Limit),
+        (tiff_strip_claim(), Cause::Limit),
     ];
     let mut decoder = Decoder::new();
     for (payload, cause) in claims {
@@ -109,6 +140,9 @@ fn causes_name_the_situation() {
     assert_eq!(cause(b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif"), Cause::Damaged);
     assert_eq!(cause(&bmp(2, 2, 24, &[0; 8])), Cause::Truncated);
     assert_eq!(cause(&bmp(2, 2, 2, &[0; 8])), Cause::Unsupported);
+    // The codes are those of one bit.
+    let fax = [(256, 8), (257, 1), (258, 8), (259, 4), (262, 1), (273, 122), (277, 1), (278, 1), (279, 4)];
+    assert_eq!(cause(&tiff(&fax, &[0xff; 4])), Cause::Damaged);
     let jpeg = jpeg(17, 9);
     assert_eq!(cause(&jpeg[..jpeg.len() - 2]), Cause::Truncated);
     assert_eq!(cause(&jpeg[..40]), Cause::Truncated);

@@ -28,6 +28,11 @@ pub(super) fn decode(strip: &Strip<'_>, target: &mut Target<'_>, out: &mut Vec<u
     if size.width as usize != page.chunk_width || (size.height as usize) < strip.rows {
         return Err(Error::damaged(TIFF, "JPEG strip of other sides"));
     }
+    // A frame may have more rows than its strip.
+    let pixels = u64::from(size.width) * u64::from(size.height);
+    if usize::try_from(pixels).unwrap_or(usize::MAX).saturating_mul(page.chunk_samples()) > target.memory() {
+        return Err(Error::limit(TIFF, "JPEG strip far larger than the image"));
+    }
     let raster = {
         let buffers = Buffers { pixels: out, scratch: target.scratch };
         let mut inner = Target::inside(buffers, size, target.jpeg, target.damaged);

@@ -36,6 +36,11 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
         return Err(Error::truncated(TIFF, "chunks are missing"));
     }
     page.check_bytes(payload.len())?;
+    let line = page.line_len();
+    // The sides of a tile are no sides of the image.
+    if line.saturating_mul(page.chunk_height) > target.memory() {
+        return Err(Error::limit(TIFF, "tile far larger than the image"));
+    }
     let tables = tags.bytes(347).unwrap_or_default();
     let mut unpacker = Unpacker::default();
     let mut chunk = Vec::new();
@@ -44,7 +49,6 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
         let (left, top) = ((k_in_plane % page.chunks_across) * page.chunk_width, (k_in_plane / page.chunks_across) * page.chunk_height);
         let rows = if page.is_tiled { page.chunk_height } else { page.chunk_height.min(height - top) };
         let stored = page.stored(payload, k)?;
-        let line = page.line_len();
         let len = line.saturating_mul(rows);
         if page.compression == Compression::Jpeg {
             jpeg::decode(&jpeg::Strip { stored, tables, page: &page, rows }, target, &mut chunk)?;

@@ -78,6 +78,9 @@ impl Page {
         let photometric = tags.number(262).unwrap_or(0);
         let is_planar = tags.number(284) == Some(2);
         let meaning = Meaning::new(tags, photometric, compression, is_planar, keeps_alpha)?;
+        if compression == Compression::Fax4 && (meaning.bits, meaning.samples) != (1, 1) {
+            return Err(Error::damaged(TIFF, format!("CCITT group 4 with {} samples of {} bits", meaning.samples, meaning.bits)));
+        }
         let is_tiled = tags.number(324).is_some() && tags.number(273).is_none();
         let (chunk_width, chunk_height) = if is_tiled {
             (side(322).ok_or_else(|| missing("tile width"))?, side(323).ok_or_else(|| missing("tile height"))?)
