@@ -94,3 +94,24 @@ def test_ids_beside_a_slice_are_indexed(tmp_path: Path) -> None:
     table = pa.table({"id": range(20), "c": [{"a": {"b": row}} for row in range(20)]})
     index = IdIndex.build(table.slice(10, 5), "id", path=tmp_path / "ids.index", progress=False)
     assert index.contains(table.slice(8, 4)["id"]).to_pylist() == [False, False, True, True]
+
+
+LONG = [[row] * 100 for row in range(2000)]
+#: Of 1.6 MB each.
+LONG_COLUMNS = {
+    "list": pa.array(LONG),
+    "large list": pa.array(LONG, pa.large_list(pa.int64())),
+    "map": pa.array([[(key, row) for key in range(50)] for row in range(2000)], pa.map_(pa.int64(), pa.int64())),
+    "struct of lists": pa.StructArray.from_arrays([pa.array(LONG)], names=["a"]),
+    "pair of lists": pa.FixedSizeListArray.from_arrays(pa.array([[row] * 50 for row in range(4000)]), 2),
+}
+
+
+@pytest.mark.parametrize("kind", LONG_COLUMNS)
+def test_slices_fill_a_shard_with_their_own_rows_only(tmp_path: Path, kind: str) -> None:
+    table = pa.table({"c": LONG_COLUMNS[kind]})
+    for rows in (2000, 10):
+        with sm.Writer(tmp_path / str(rows), shard_bytes="1MiB") as writer:
+            for batch in table.to_batches(max_chunksize=rows):
+                writer.write_batch(batch)
+        assert len(writer.files) == 2

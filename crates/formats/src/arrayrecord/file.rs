@@ -230,8 +230,12 @@ impl ArrayRecordFile {
     ) -> Result<(), Error> {
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
         let (begin, end) = (self.range_of(*first)?.start, self.range_of(*last)?.end);
+        for chunk in wanted {
+            self.stored_len(*chunk, &self.range_of(*chunk)?)?;
+        }
         let Scratch { raw, decoder } = scratch;
-        let len = self.stored_len(*first, &(begin..end))?;
+        // A run of small chunks may be longer than a single one may be.
+        let len = usize::try_from(end.saturating_sub(begin)).unwrap_or(usize::MAX);
         let raw = room(raw, len);
         self.object.read_at(begin, raw)?;
         for chunk in wanted {

@@ -43,7 +43,7 @@ pub(super) fn check_records(object: &dyn RangeRead, options: &CsvOptions, record
 }
 
 fn header(path: &str, start: &Start, options: &CsvOptions) -> Result<Option<Header>, Error> {
-    let Some((width, record_start, rest)) = first_record(path, start, options)? else { return Ok(None) };
+    let Some((width, rest)) = first_record(path, start, options)? else { return Ok(None) };
     if width > MAX_COLUMNS {
         return Err(Error::ColumnCount { path: path.to_owned(), found: width, expected: MAX_COLUMNS });
     }
@@ -53,9 +53,6 @@ fn header(path: &str, start: &Start, options: &CsvOptions) -> Result<Option<Head
     }
     let mut rows = Rows::new(&start.bytes, width, options.quote);
     Tokenizer::new(&start.bytes, options, start.is_whole).fill(&mut rows, 1, &mut || true);
-    if rows.faults.iter().any(|fault| fault.reason == Reason::UnclosedQuote) {
-        return Err(Error::UnclosedQuote { path: path.to_owned(), line: line_of(&start.bytes, record_start, 1) });
-    }
     let mut unquoted = Vec::new();
     let mut names = Vec::with_capacity(width);
     let mut seen = HashSet::with_capacity(width);
@@ -69,17 +66,20 @@ fn header(path: &str, start: &Start, options: &CsvOptions) -> Result<Option<Head
     Ok(Some(Header { names, data_start: start.mark_len + rest as u64, data_line: line_of(&start.bytes, rest, 1) }))
 }
 
-/// Number of fields of the first record, where it starts and where the next one does.
-fn first_record(path: &str, start: &Start, options: &CsvOptions) -> Result<Option<(usize, usize, usize)>, Error> {
+/// Number of fields of the first record, and where the next one starts.
+fn first_record(path: &str, start: &Start, options: &CsvOptions) -> Result<Option<(usize, usize)>, Error> {
     let mut rows = Rows::new(&start.bytes, 0, options.quote);
     let mut tokenizer = Tokenizer::new(&start.bytes, options, start.is_whole);
     tokenizer.fill(&mut rows, 1, &mut || true);
     let Some(record_start) = rows.starts.first() else { return Ok(None) };
+    if rows.faults.iter().any(|fault| fault.reason == Reason::UnclosedQuote) {
+        return Err(Error::UnclosedQuote { path: path.to_owned(), line: line_of(&start.bytes, *record_start as usize, 1) });
+    }
     let found = rows.faults.iter().find_map(|fault| match fault.reason {
         Reason::FieldCount { found } => Some(found),
         _ => None,
     });
     // A table without columns has no records.
     let Some(width) = found else { return Err(Error::ColumnCount { path: path.to_owned(), found: 0, expected: 1 }) };
-    Ok(Some((width, *record_start as usize, tokenizer.position())))
+    Ok(Some((width, tokenizer.position())))
 }

@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// The first bytes of a file show how its objects are written, unless they are blank.
 const SHAPE_BYTES: u64 = 256;
+/// Of a piece of such blanks.
+const MAX_SHAPE_BYTES: u64 = 1 << 20;
 
 /// A scanned file of JSON Lines, or of one array of objects.
 pub type JsonlFile = TextFile<JsonlFormat>;
@@ -63,7 +65,7 @@ impl JsonlFile {
             return Err(Error::UnsupportedType { column: field.name().clone(), data_type: field.data_type().clone(), format: "JSON Lines" });
         }
         let start = read_start(object.as_ref(), BYTE_ORDER_MARK.len() as u64)?.mark_len;
-        let shape = shape_of(object.as_ref())?;
+        let shape = shape_of(object.as_ref(), start)?;
         // The sample holds all of a short file.
         let inferred = inferred.filter(|inferred| object.size() > inferred.sample_bytes);
         let watched = |borders: &mut dyn Borders| -> Result<Index, Error> {
@@ -180,14 +182,21 @@ fn cause_of(fault: Fault, text: &[u8]) -> Fault {
     }
 }
 
-/// Reads as many bytes as needed to decide.
-fn shape_of(object: &dyn RangeRead) -> Result<Shape, Error> {
-    let mut len = SHAPE_BYTES;
+/// Reads as many bytes from `start` on as needed to decide, and holds only a piece of them: a file may begin with any number of blanks.
+fn shape_of(object: &dyn RangeRead, start: u64) -> Result<Shape, Error> {
+    let size = object.size();
+    let (mut text, mut offset, mut len) = (Vec::<u8>::new(), start, SHAPE_BYTES);
     loop {
-        let start = read_start(object, len)?;
-        if let Some(shape) = Shape::of(&start.bytes, start.is_whole) {
+        let (before, read) = (text.len(), size.saturating_sub(offset).min(len));
+        text.resize(before.saturating_add(usize::try_from(read).unwrap_or(usize::MAX)), 0);
+        object.read_at(offset, text.get_mut(before..).unwrap_or_default())?;
+        offset = offset.saturating_add(read);
+        if let Some(shape) = Shape::of(&text, offset >= size) {
             return Ok(shape);
         }
-        len = len.saturating_mul(2);
+        // There are only blanks and at most one bracket. Where they are does not matter, but for a line end after the bracket.
+        text.retain(|byte| matches!(byte, b'[' | b'\n'));
+        text.dedup();
+        len = len.saturating_mul(2).min(MAX_SHAPE_BYTES);
     }
 }

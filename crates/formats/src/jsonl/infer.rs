@@ -90,7 +90,8 @@ fn observe(records: Records<'_>, file: usize, objects: &[Arc<dyn RangeRead>], op
         let mut cursor = Cursor::new(record.text);
         let is_object = cursor.peek() == Some(b'{');
         // Invalid JSON must not influence the types with its valid prefix.
-        if !is_object || cursor.clone().skip().is_err() {
+        let mut whole = cursor.clone();
+        if !is_object || whole.skip().and_then(|()| whole.end()).is_err() {
             continue;
         }
         let place = Place { file, line: record.line };

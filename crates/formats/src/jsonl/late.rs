@@ -62,7 +62,8 @@ impl Late {
 
     fn observe(&mut self, record: &[u8]) {
         let mut cursor = Cursor::new(record);
-        if cursor.clone().skip().is_err() {
+        let mut whole = cursor.clone();
+        if whole.skip().and_then(|()| whole.end()).is_err() {
             return;
         }
         // A value without a common type is an error where it is read.

@@ -113,8 +113,10 @@ pub(super) fn check_first_line(object: &dyn RangeRead, limit: DecodeLimit) -> Re
 pub(super) fn start(object: &dyn RangeRead, len: u64) -> Result<Start, Error> {
     let Some(stream) = stream(object)? else { return Ok(crate::records::read_start(object, len)?) };
     let mut bytes = Vec::new();
-    let is_damaged = stream.take(len).read_to_end(&mut bytes).is_err();
-    let is_whole = is_damaged || (bytes.len() as u64) < len;
+    // One byte more tells whether the content ends there.
+    let is_damaged = stream.take(len.saturating_add(1)).read_to_end(&mut bytes).is_err();
+    let is_whole = is_damaged || bytes.len() as u64 <= len;
+    bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
     Ok(start_of(bytes, is_whole))
 }
 
@@ -237,7 +239,7 @@ mod tests {
     fn start_is_that_of_the_content_and_says_whether_it_is_all() {
         let plain = [b"\xef\xbb\xbf".as_slice(), &b"{\"x\": 1}\n".repeat(40)].concat();
         let packed = gzip(&plain);
-        for (len, is_whole) in [(30, false), (1000, true)] {
+        for (len, is_whole) in [(30, false), (plain.len() as u64 - 1, false), (plain.len() as u64, true), (1000, true)] {
             let found = start(memory("a.jsonl.gz", &packed).as_ref(), len).unwrap();
             let expected = start(memory("a.jsonl", &plain).as_ref(), len).unwrap();
             assert_eq!((found.bytes, found.mark_len, found.is_whole), (expected.bytes, expected.mark_len, is_whole));

@@ -71,6 +71,7 @@ impl Error {
         match self {
             Self::Footer { path, source } => storage_of(source).map_err(|source| Self::Footer { path, source }),
             Self::Index { path, row_group, source } => storage_of(source).map_err(|source| Self::Index { path, row_group, source }),
+            Self::Rows { path, row, source } => storage_of(source).map_err(|source| Self::Rows { path, row, source }),
             Self::Page { path, row_group, column, page, offset, source } => {
                 storage_of(source).map_err(|source| Self::Page { path, row_group, column, page, offset, source })
             }

@@ -63,14 +63,16 @@ impl Gauge {
             limit.check(path, width, "its type has values of", place)?;
             let (start, len) =
                 (unsigned(chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset())), unsigned(chunk.compressed_size()));
-            stated = stated.saturating_add(unsigned(chunk.uncompressed_size()));
+            let value_bytes = if chunk.column_descr().max_rep_level() > 0 { width + 4 } else { 0 };
+            let values = unsigned(chunk.num_values()).saturating_mul(value_bytes);
+            stated = stated.saturating_add(unsigned(chunk.uncompressed_size())).saturating_add(values);
             stored = stored.saturating_add(len);
             found.push(Chunk {
                 bytes: start..start.saturating_add(len),
                 row_group,
                 column: chunk.column_path().string(),
                 codec: chunk.compression(),
-                value_bytes: if chunk.column_descr().max_rep_level() > 0 { width + 4 } else { 0 },
+                value_bytes,
             });
         }
         found.sort_by_key(|chunk| chunk.bytes.start);

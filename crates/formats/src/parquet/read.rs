@@ -2,6 +2,7 @@
 
 use super::Error;
 use super::gauge::{Gauge, value_width};
+use super::layout::unsigned;
 use super::object_reader::{ObjectReader, unsupported_field};
 use super::shape::Shape;
 use super::thrift::{Verdict, judge_footer};
@@ -143,8 +144,8 @@ impl ParquetFile {
     }
 
     fn batch_rows(&self, batch_bytes: u64) -> usize {
-        let bytes: i64 = self.footer.row_groups().iter().map(RowGroupMetaData::total_byte_size).sum();
-        let row_bytes = u64::try_from(bytes).unwrap_or_default() / self.num_rows().max(1);
+        let bytes = self.footer.row_groups().iter().map(|group| unsigned(group.total_byte_size())).fold(0, u64::saturating_add);
+        let row_bytes = bytes / self.num_rows().max(1);
         let leaves = self.footer.row_groups().first().map(RowGroupMetaData::columns).unwrap_or_default();
         let fixed = leaves.iter().map(value_width).fold(1, u64::saturating_add);
         let rows = (batch_bytes / row_bytes.max(1)).min(MAX_FIXED_BYTES / fixed).clamp(1, MAX_BATCH_ROWS);
@@ -261,6 +262,36 @@ impl Iterator for ParquetBatches {
             return Some(Err(result));
         }
         let row_group = self.row_groups.start.saturating_sub(1);
-        Some(Err(self.file.damaged_page_of(row_group, &self.mask).unwrap_or(result)))
+        Some(Err(match self.file.damaged_page_of(row_group, &self.mask) {
+            Ok(found) => found.unwrap_or(result),
+            // The decoder turns the failure of a read into text.
+            Err(failure) => {
+                let (path, row) = (self.file.object.path().to_owned(), self.row);
+                Error::Rows { path, row, source: ParquetError::External(Box::new(failure)) }
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parquet::{ParquetWriter, ParquetWriterOptions};
+    use crate::records::memory::memory;
+    use arrow_array::{ArrayRef, Int32Array};
+
+    #[test]
+    fn sizes_of_a_hostile_footer_give_a_batch_size() {
+        let values: ArrayRef = Arc::new(Int32Array::from(vec![1]));
+        let batch = RecordBatch::try_from_iter([("x", values)]).unwrap();
+        let mut writer = ParquetWriter::new("a.parquet", Vec::new(), batch.schema(), &ParquetWriterOptions::default()).unwrap();
+        (0..3).for_each(|_| writer.write_row_group(&batch).unwrap());
+        let file = ParquetFile::open(memory("a.parquet", writer.finish().unwrap())).unwrap();
+        for (size, expected) in [(i64::MAX, 1), (i64::MIN, 4096)] {
+            let groups = file.footer.row_groups().iter().map(|group| group.clone().into_builder().set_total_byte_size(size).build().unwrap());
+            let footer = ParquetMetaData::clone(&file.footer).into_builder().set_row_groups(groups.collect()).build();
+            let hostile = ParquetFile { footer: Arc::new(footer), ..file.clone() };
+            assert_eq!(hostile.batch_rows(1 << 20), expected);
+        }
     }
 }

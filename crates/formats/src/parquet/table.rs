@@ -208,7 +208,9 @@ impl ParquetTable {
     fn whole_groups(&self, blocks: &Range<usize>) -> Option<Range<usize>> {
         let (first, last) = (self.row_group(blocks.start)?, self.row_group(blocks.end.checked_sub(1)?)?);
         let groups = first.0.row_group..last.0.row_group + 1;
-        (groups.len() == blocks.len()).then_some(groups)
+        // A run may begin or end inside of a row group.
+        let is_whole = first.0.rows.start == 0 && last.0.rows.end == unsigned(last.1.num_rows());
+        (is_whole && groups.len() == blocks.len()).then_some(groups)
     }
 
     fn empty(&self, columns: &[usize]) -> RecordBatch {
@@ -334,7 +336,7 @@ impl ParquetTable {
         let mut groups: Vec<usize> = self.places.get(blocks).unwrap_or_default().iter().map(|place| place.row_group).collect();
         groups.dedup();
         let mask = self.file.mask_of(columns);
-        Err(groups.into_iter().find_map(|group| self.file.damaged_page_of(group, &mask)).unwrap_or(error).into())
+        Err(groups.into_iter().find_map(|group| self.file.damaged_page_of(group, &mask).ok().flatten()).unwrap_or(error).into())
     }
 }
 
@@ -447,3 +449,6 @@ fn in_order(batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch, Parqu
 fn share(all: u64, part: u64, parts: u64) -> u64 {
     u64::try_from(u128::from(all) * u128::from(part) / u128::from(parts.max(1))).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

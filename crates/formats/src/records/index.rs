@@ -194,9 +194,7 @@ pub(crate) struct Start {
     pub(crate) is_whole: bool,
 }
 
-/// The physical line at `position` of `bytes`, whose first byte is on `first_line`. `
-/// `, `\r
-/// ` and a lone `\r` end a line.
+/// The physical line at `position` of `bytes`, whose first byte is on `first_line`. `\n`, `\r\n` and a lone `\r` end a line.
 pub(crate) fn line_of(bytes: &[u8], position: usize, first_line: u64) -> u64 {
     let before = bytes.get(..position).unwrap_or(bytes);
     let ends = memchr::memchr2_iter(b'\n', b'\r', before).filter(|end| {

@@ -41,6 +41,10 @@ impl Statistics {
         let indices = UInt64Array::from_iter_values(blocks.iter().map(|block| *block as u64));
         let null_count = |(block, rows): (&usize, &u64)| {
             let (nulls, whole) = (self.null_counts.get(*block).copied().flatten()?, *self.row_counts.get(*block)?);
+            // More nulls than rows are damage, which excludes nothing.
+            if nulls > whole {
+                return None;
+            }
             // The number of nulls in a part is only known if all rows or no rows are null, or if the part is the whole block.
             if nulls == 0 || nulls == whole || *rows == whole { Some(nulls.min(*rows)) } else { None }
         };

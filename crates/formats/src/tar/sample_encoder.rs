@@ -4,7 +4,7 @@
 //! integers become decimal digits, and other values JSON if the name of the column ends in `json`. The invariant: a reader finds the same samples
 //! with the same keys, and can read each member according to its extension; other values are rejected.
 
-use super::samples::Content;
+use super::samples::{Content, is_meta};
 use super::{MemberStamp, StampedHeaders, padding};
 use crate::json::{Dialect, Unwritable as NoJson, ValueEncoder};
 use arrow_array::cast::AsArray;
@@ -15,6 +15,7 @@ use arrow_schema::DataType;
 /// The column that names samples.
 const KEY: &str = "__key__";
 const REPEATED: &str = "is that of the preceding row: readers would merge the two samples";
+const SKIPPED: &str = "is one that readers skip";
 
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -131,6 +132,9 @@ impl SampleEncoder {
                 for part in [&key, ".", name] {
                     member_name.push_str(part);
                 }
+                if is_meta(&member_name) {
+                    return Err(Unwritable::Key { row: number, key, reason: SKIPPED });
+                }
                 let size = body.len() as u64;
                 self.headers.append(&member_name, size, archive);
                 archive.extend_from_slice(body);
@@ -158,7 +162,6 @@ fn checked_key<'a>(key: Option<&'a [u8]>, row: u64, last: Option<&str>) -> Resul
     let refused = |reason| Unwritable::Key { row, key: shown(), reason };
     let Some(text) = key.and_then(|key| std::str::from_utf8(key).ok()) else { return Err(refused("is null or not UTF-8")) };
     let base = text.rsplit('/').next().unwrap_or_default();
-    let top = text.split('/').next().unwrap_or_default();
     if base.is_empty() {
         Err(refused("has no name after its last slash"))
     } else if base.contains('.') {
@@ -167,8 +170,6 @@ fn checked_key<'a>(key: Option<&'a [u8]>, row: u64, last: Option<&str>) -> Resul
         Err(refused("is not a valid file name"))
     } else if text.split('/').any(|part| part == "..") {
         Err(refused("leads out of the directory that a tar is extracted to"))
-    } else if top.starts_with("__") && top.ends_with("__") {
-        Err(refused("is one that readers skip"))
     } else if last == Some(text) {
         Err(refused(REPEATED))
     } else {

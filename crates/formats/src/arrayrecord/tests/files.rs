@@ -1,6 +1,7 @@
 //! Whole files: those of the specification byte for byte, and round trips with every codec.
 
 use super::*;
+use crate::limit::DecodeLimit;
 use crate::table::TableFile;
 use sha2::{Digest, Sha256};
 
@@ -90,4 +91,17 @@ fn records_that_compress_well_make_blocks_that_fit_into_memory() {
     let records = vec![vec![0; 1 << 20]; 150];
     let table = ArrayRecordTable::open(Arc::new(Memory(write(&records, &WriterOptions::default())))).unwrap();
     assert_eq!(table.blocks().iter().map(|block| block.rows).collect::<Vec<_>>(), [64, 64, 22]);
+}
+
+#[test]
+fn limit_counts_for_each_chunk_and_not_for_those_that_are_read_together() {
+    let records: Vec<Vec<u8>> = (0..20).map(|record| vec![record; 900]).collect();
+    let limited = |limit| ArrayRecordFile::open_limited(Arc::new(Memory(write(&records, &uncompressed(1)))), Verify::Full, DecodeLimit::new(limit));
+    let read = |limit| {
+        let (mut found, all) = (Vec::new(), (0..20).collect::<Vec<usize>>());
+        limited(limit).unwrap().read_chunks(&all, &mut Scratch::default(), |_chunk, chunk| found.extend(chunk.iter().map(<[u8]>::to_vec)))?;
+        Ok::<_, Error>(found)
+    };
+    assert_eq!(read(1000).unwrap(), records);
+    assert!(matches!(read(800), Err(Error::Chunk { chunk: 0, .. })));
 }

@@ -41,7 +41,8 @@ fn values_without_a_common_type_are_one_error_that_names_both_places() {
 
 #[test]
 fn lines_that_are_not_json_decide_nothing() {
-    assert_eq!(inferred(&["{\"a\": \"x\", \n{\"a\": 1}\n[1]\n7\n"]).expect("types"), schema(&[("a", DataType::Int64)]));
+    let text = "{\"a\": \"x\", \n{\"a\": \"x\"} y\n{\"a\": \"x\"}{\"b\": 1}\n{\"a\": 1}\n[1]\n7\n";
+    assert_eq!(inferred(&[text]).expect("types"), schema(&[("a", DataType::Int64)]));
 }
 
 #[test]

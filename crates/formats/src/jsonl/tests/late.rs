@@ -120,3 +120,9 @@ fn files_add_their_types_in_any_order() {
     let fields = [("a", DataType::Float64), ("b", DataType::new_list(DataType::Int64, true)), ("d", inner), ("c", DataType::Utf8)];
     assert_eq!(expected, schema(&fields));
 }
+
+#[test]
+fn lines_with_more_than_an_object_decide_nothing() {
+    let text = "{\"a\": 1}\n{\"a\": 2, \"b\": 3} x\n{\"a\": 0.5}{\"a\": 1}\n";
+    assert_eq!(late_types("{\"a\": 1}", text, Shape::Lines, 10), schema(&[("a", DataType::Int64)]));
+}

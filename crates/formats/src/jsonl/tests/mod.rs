@@ -2,6 +2,7 @@ mod bad_lines;
 mod inference;
 mod late;
 mod oracle;
+mod shape;
 
 use super::*;
 use crate::records::memory::memory;

@@ -12,10 +12,10 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use shardmill_storage::RangeRead;
+use shardmill_storage::{RangeRead, Remembered};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Samples of an uncompressed shard are read in runs of about this size: large enough for the disk, small enough for mixing.
 const BLOCK_BYTES: u64 = 2 << 20;
@@ -52,7 +52,7 @@ pub struct MdsFile {
     blocks: Vec<Block>,
     /// Set once the hashes of the index have been verified.
     is_verified: AtomicBool,
-    verifying: Mutex<()>,
+    verifying: Remembered<()>,
     digest: u128,
 }
 
@@ -89,7 +89,7 @@ impl MdsFile {
             entry: options.entry.clone(),
             has_pickle_bytes: options.has_pickle_bytes,
             is_verified: AtomicBool::new(false),
-            verifying: Mutex::new(()),
+            verifying: Remembered::default(),
             array_types,
             digest,
             runs,
@@ -152,7 +152,7 @@ impl MdsFile {
     /// The first caller verifies the hashes while the others wait: no row is delivered before.
     fn verify_once(&self) -> Result<(), Error> {
         let Some(entry) = self.entry.as_ref().filter(|_| !self.is_verified.load(Ordering::Acquire)) else { return Ok(()) };
-        let _turn = self.verifying.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.verifying.lock();
         if !self.is_verified.load(Ordering::Acquire) {
             check_file_hashes(&*self.stored.object, &entry.raw_data)?;
             self.is_verified.store(true, Ordering::Release);

@@ -15,9 +15,8 @@ pub(super) struct Head {
 /// Covers the head of most shards.
 pub(super) const FIRST_BYTES: u64 = 64 << 10;
 
-/// No data set has this many columns, or samples per shard.
+/// No data set has this many columns.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
-const MAX_TABLE_BYTES: u64 = 128 << 20;
 
 impl Head {
     /// Length of the head, as far as its first bytes tell.
@@ -27,8 +26,8 @@ impl Head {
         if u64::from(first) < table {
             return Err(("offset 0", format!("`{first}` lies within the offsets of `{samples}` samples")));
         }
-        // A compressed file of a few bytes may decompress to any size.
-        if u64::from(first) - table > MAX_CONFIG_BYTES || table > MAX_TABLE_BYTES {
+        // A compressed file of a few bytes may decompress to any size; the caller limits the offsets.
+        if u64::from(first) - table > MAX_CONFIG_BYTES {
             return Err(("offset 0", format!("`{first}` is too far from the start for `{samples}` samples")));
         }
         Ok(u64::from(first))
@@ -70,4 +69,20 @@ impl Head {
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Head;
+
+    #[test]
+    fn head_has_a_length_for_any_number_of_samples() {
+        for samples in [0_u32, 1, 33_554_431, 40_000_000, 1 << 29] {
+            let first = 8 + 4 * samples + 500;
+            let start = [samples.to_le_bytes(), first.to_le_bytes()].concat();
+            assert_eq!(Head::len(&start).unwrap(), u64::from(first), "{samples}");
+        }
+        let far = [0_u32.to_le_bytes(), u32::MAX.to_le_bytes()].concat();
+        assert!(Head::len(&far).is_err());
+    }
 }

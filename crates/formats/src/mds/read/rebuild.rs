@@ -24,6 +24,12 @@ pub fn rebuild_shard(object: Arc<dyn RangeRead>, basename: &str) -> Result<Rebui
     file.verify()?;
     let (head, stored) = (file.head(), Stored { compression: Compression::of_path(object.path()), limit: DecodeLimit::default(), object });
     let config = head.config.clone();
+    // An index entry with such a config could not be read.
+    let stated = config.compression.as_ref().map(Compression::extension);
+    if let Some(found) = stored.compression.as_ref().filter(|found| stated != Some(found.extension())) {
+        let reason = format!("its config names `{}`, the file is compressed with `{}`", stated.unwrap_or("null"), found.extension());
+        return Err(Error::Shard { path: stored.path().to_owned(), field: "compression", reason });
+    }
     let algorithm = |name: &String| {
         let refused = || Error::Option { option: "hashes", value: name.clone(), reason: "there is no such algorithm" };
         HashAlgorithm::parse(name).ok_or_else(refused)

@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 const HASHED_AT_ONCE: u64 = 1 << 20;
 
+/// The subject of a head above the limit.
+const OFFSETS: &str = "the offsets of its samples take";
+
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) object: Arc<dyn RangeRead>,
@@ -39,15 +42,24 @@ impl Stored {
                 let mut start = self.read(0, size.min(FIRST_BYTES))?;
                 let len = Head::len(&start).map_err(|fault| self.damaged(fault))?;
                 if len > start.len() as u64 && len <= size {
+                    self.limit.check(self.path(), len, OFFSETS, || "head".to_owned())?;
                     start = self.read(0, len)?;
                 }
                 Head::parse(&start, Some(size)).map_err(|fault| self.damaged(fault))
             }
             Some(compression) => {
-                let mut fault = None;
-                let mut wanted = |start: &[u8]| Head::len(start).map_err(|found| io::Error::other(fault.insert(found).1.clone()));
+                let (mut fault, mut too_large) = (None, None);
+                let mut wanted = |start: &[u8]| -> io::Result<u64> {
+                    let len = Head::len(start).map_err(|found| io::Error::other(fault.insert(found).1.clone()))?;
+                    let checked = self.limit.check(self.path(), len, OFFSETS, || "decompressed".to_owned());
+                    checked.map_err(|found| io::Error::other(too_large.insert(found).to_string()))?;
+                    Ok(len)
+                };
                 let mut from = io::BufReader::with_capacity(64 << 10, SequentialRead::new(self.object.as_ref()));
                 let start = compression.decompress(&mut from, self.limit, &mut wanted);
+                if let Some(found) = too_large {
+                    return Err(found.into());
+                }
                 if let Some(fault) = fault {
                     return Err(self.damaged(fault));
                 }

@@ -189,6 +189,21 @@ fn entry_is_rebuilt_as_it_was_written() {
 }
 
 #[test]
+fn shard_that_was_compressed_later_has_no_entry() {
+    let bytes = Compression::parse("gz").unwrap().compress(&golden_shard(None).bytes).unwrap();
+    let refused = rebuild_shard(memory("x/shard.00000.mds.gz", &bytes), "shard.00000.mds.gz");
+    assert!(matches!(&refused, Err(Error::Shard { field: "compression", .. })), "{refused:?}");
+}
+
+#[test]
+fn head_of_a_compressed_shard_stays_below_the_limit() {
+    let shard = golden_shard(Some("zstd"));
+    let options = MdsOptions { limit: DecodeLimit::new(64), ..MdsOptions::default() };
+    let refused = MdsFile::open(memory("x.mds.zstd", &shard.bytes), &options);
+    assert!(matches!(&refused, Err(Error::TooLarge(_))), "{refused:?}");
+}
+
+#[test]
 fn digests_are_those_of_the_standards() {
     // From Python's hashlib and xxhash, of b"abc".
     let expected = [

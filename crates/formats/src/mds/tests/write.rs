@@ -3,7 +3,8 @@
 use crate::mds::{Columns, EncodedShard, Error, INDEX_NAME, Index, ShardEncoder, ShardOptions, index_json};
 use arrow_array::builder::{FixedSizeListBuilder, Float32Builder, Int16Builder, ListBuilder, UInt16Builder};
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, LargeBinaryArray, RecordBatch, StringArray, StructArray, UInt64Array,
+    ArrayRef, BinaryArray, BooleanArray, DictionaryArray, Float64Array, Int8Array, Int64Array, LargeBinaryArray, RecordBatch, StringArray,
+    StructArray, UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use std::sync::Arc;
@@ -293,4 +294,12 @@ fn shards_of_several_pieces_have_the_layout_of_the_format() {
         assert_eq!(word(4 + 4 * word(0)), shard.bytes.len());
     }
     assert_eq!(texts.next(), None);
+}
+
+#[test]
+fn null_among_the_values_of_a_dictionary_is_refused_like_any_other() {
+    let values: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None]));
+    let words = DictionaryArray::try_new(Int8Array::from(vec![0, 1]), values).unwrap();
+    let refused = shards(&[("x", "str")], ShardOptions::default(), &[batch(vec![("x", Arc::new(words))])]);
+    assert!(matches!(&refused, Err(Error::Null { row: 1, .. })), "{refused:?}");
 }

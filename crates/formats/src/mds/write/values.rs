@@ -32,7 +32,7 @@ enum Way {
 #[derive(Debug)]
 pub(super) struct Values<'a> {
     column: &'a Column,
-    /// The original array, for nulls.
+    /// For nulls. Without a dictionary, whose values may be null as well.
     array: ArrayRef,
     form: Form,
 }
@@ -131,10 +131,10 @@ impl<'a> Values<'a> {
                     DataType::FixedSizeList(..) => flat.as_fixed_size_list().values(),
                     _ => flat.as_list::<i32>().values(),
                 };
-                Form::BlobLists { values: blobs(values, &cast)?, lists: flat, has_placeholder }
+                Form::BlobLists { values: blobs(values, &cast)?, lists: ArrayRef::clone(&flat), has_placeholder }
             }
         };
-        Ok(Self { column, array: std::sync::Arc::clone(array), form })
+        Ok(Self { column, array: flat, form })
     }
 
     /// `row` counts within the batch, `number` from the first row of the data set.

@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Maximal stored size of a block of an uncompressed archive, unless a single sample is larger.
 const BLOCK_BYTES: u64 = 4 << 20;
 
+/// Arrow views have lengths of 31 bits.
+const MAX_VALUE_BYTES: u64 = (1 << 31) - 1;
+
 const MAGIC_LEN: u64 = 16;
 
 /// A walked archive.
@@ -122,6 +125,10 @@ impl WebDatasetFile {
                 let Ok(place) = distinct.binary_search(&(part.extension + 1)) else { continue };
                 let member = || format!("member `{}`, byte {}", self.index.name(*sample, part), part.offset);
                 self.limit.check(self.object.path(), part.size, "a member has", member)?;
+                if part.size > MAX_VALUE_BYTES {
+                    let (path, member) = (self.object.path().to_owned(), self.index.name(*sample, part));
+                    return Err(Error::TooLong { path, member, offset: part.offset, size: part.size });
+                }
                 wanted_bytes = wanted_bytes.saturating_add(part.size);
                 if let Some(cell) = cells.get_mut(place).and_then(|cells| cells.get_mut(row)) {
                     *cell = Some((*sample, *part, reading.add(part.offset, part.size)));

@@ -12,9 +12,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// Arrow views have lengths of 31 bits.
-const MAX_VALUE_BYTES: u64 = (1 << 31) - 1;
-
 /// Maximal number of bytes that a walk reads together when headers are close to each other.
 const MAX_WINDOW_BYTES: u64 = 256 << 10;
 
@@ -120,9 +117,6 @@ impl Grouping {
         }
         if self.torn.as_ref().is_some_and(|(earlier, _)| self.parts_of(*earlier).iter().any(|part| part.extension == number)) {
             self.torn = None;
-        }
-        if member.size > MAX_VALUE_BYTES {
-            return Err(Error::TooLong { path: path(), member: member.name.clone(), offset: member.offset, size: member.size });
         }
         self.parts.push(Part { extension: number, offset: member.offset, size: member.size });
         if let Some((_, end)) = self.ends.last_mut() {

@@ -20,7 +20,7 @@ fn is_key(key: &str) -> bool {
 }
 
 /// Whether the first component has the form `__…__`: members about the archive, such as an index.
-pub(super) fn is_meta(name: &str) -> bool {
+pub(in crate::tar) fn is_meta(name: &str) -> bool {
     let first = name.split('/').next().unwrap_or_default();
     first.len() >= 4 && first.starts_with("__") && first.ends_with("__")
 }

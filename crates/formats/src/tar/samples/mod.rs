@@ -22,3 +22,4 @@ pub use columns::{DECODING, KEY};
 pub(super) use content::Content;
 pub use error::Error;
 pub use file::WebDatasetFile;
+pub(super) use key::is_meta;

@@ -3,7 +3,7 @@
 use super::{DECODING, Error, WebDatasetFile};
 use crate::limit::DecodeLimit;
 use crate::records::memory::memory;
-use crate::table::TableFile;
+use crate::table::{TableError, TableFile};
 use crate::tar::{ArchiveEnd, TarError, end_of_archive, member_header, padding};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -13,7 +13,7 @@ use arrow_schema::{DataType, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use proptest::prelude::*;
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 type Members = Vec<(String, Vec<u8>)>;
@@ -39,7 +39,7 @@ fn open(bytes: &[u8]) -> Result<WebDatasetFile, Error> {
     WebDatasetFile::open_with_blocks(memory("a.tar", bytes), false, 3000, DecodeLimit::default())
 }
 
-fn rows(file: &WebDatasetFile) -> Result<RecordBatch, crate::table::TableError> {
+fn rows(file: &WebDatasetFile) -> Result<RecordBatch, TableError> {
     let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
     let batches = (0..file.blocks().len()).map(|block| file.read(block, &columns, None)).collect::<Result<Vec<_>, _>>()?;
     Ok(concat_batches(file.schema(), &batches).unwrap_or_else(|error| panic!("{error}")))
@@ -105,6 +105,23 @@ fn text_and_numbers_that_are_none_name_member_and_offset() {
     let error = file.read(0, &[1], None).unwrap_err().to_string();
     assert_eq!(error, "Member `a/b.cls` of `a.tar`, at byte 1536, is not a whole number of 64 bits: x");
     assert_eq!(file.read(0, &[0], None).unwrap().num_rows(), 1);
+}
+
+#[test]
+fn member_of_two_gigabytes_is_an_error_only_where_it_is_read() {
+    const SIZE: u32 = 1 << 31;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.tar");
+    let mut sparse = std::fs::File::create(&path).unwrap();
+    sparse.write_all(&member_header("a.bin", u64::from(SIZE))).unwrap();
+    sparse.seek(SeekFrom::Current(i64::from(SIZE))).unwrap();
+    sparse.write_all(&archive(&[member("a.txt", b"x")])).unwrap();
+    let name = path.display().to_string();
+    let object = shardmill_storage::store_of(&name).unwrap().open(&name).unwrap();
+    let file = WebDatasetFile::open(object, false, DecodeLimit::new(u64::MAX)).unwrap();
+    assert_eq!(file.read(0, &[0, 2], None).unwrap().num_rows(), 1);
+    let error = file.read(0, &[1], None).unwrap_err();
+    assert!(matches!(&error, TableError::WebDataset(Error::TooLong { size, .. }) if *size == u64::from(SIZE)), "{error:?}");
 }
 
 #[test]
