@@ -170,6 +170,8 @@ def test_times_may_lack_seconds_and_are_in_utc_without_a_zone(text: str, wanted:
     [
         (parse_filter("local > '2024-05-01 10:30Z'"), "the column has no time zone"),
         (parse_filter("local > '2024-05-01T10:30:00+02:00'"), "the column has no time zone"),
+        (parse_filter("local > '2024-05-01 10:30 Europe/Berlin'"), "the column has no time zone"),
+        (parse_filter("local > '2024-05-01 10:30:00 UTC'"), "the column has no time zone"),
         (sm.col("local") > datetime(2024, 5, 1, tzinfo=UTC), "the column has no time zone"),
         (sm.col("instant") > datetime(2024, 5, 1), "the column has a time zone"),
         (parse_filter("local > instant"), ""),

@@ -64,7 +64,7 @@ pub fn listing(path: &str) -> Result<Listing> {
     let root = root_of(pattern);
     let mut listing = Listing::default();
     for file in store_of(path)?.list(path)? {
-        let below = file.strip_prefix(root).unwrap_or(&file).trim_start_matches('/');
+        let below = below(root, &file);
         listing.is_named |= below.is_empty();
         match side_car(pattern, &file) {
             Some(reason) => listing.side_cars.push(SideCar { path: file, reason }),
@@ -105,11 +105,35 @@ fn root_of(pattern: &str) -> &str {
     }
 }
 
+/// The part of a listed path below the root. A glob may be expanded without the `.` and the repeated slashes in it.
+fn below<'a>(root: &str, file: &'a str) -> &'a str {
+    let mut rest = file;
+    for segment in segments(root) {
+        match trimmed(rest).strip_prefix(segment) {
+            Some(after) if after.is_empty() || after.starts_with('/') => rest = after,
+            _ => return trimmed(file),
+        }
+    }
+    trimmed(rest)
+}
+
+fn trimmed(mut path: &str) -> &str {
+    while let Some(rest) = path.strip_prefix('/').or_else(|| path.strip_prefix("./")) {
+        path = rest;
+    }
+    path
+}
+
+/// The names in a path.
+pub(crate) fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|segment| !matches!(*segment, "" | "."))
+}
+
 /// Why a file is not data.
 fn side_car(pattern: &str, file: &str) -> Option<&'static str> {
-    let named = pattern.split('/').map(Some).chain(std::iter::repeat(None));
-    let is_hidden = |segment: &str| segment.starts_with(['_', '.']) && segment != "." && segment != "..";
-    if !file.split('/').zip(named).all(|(segment, named)| !is_hidden(segment) || named.is_some_and(is_hidden)) {
+    let named = segments(pattern).map(Some).chain(std::iter::repeat(None));
+    let is_hidden = |segment: &str| segment.starts_with(['_', '.']) && segment != "..";
+    if !segments(file).zip(named).all(|(segment, named)| !is_hidden(segment) || named.is_some_and(is_hidden)) {
         return Some("its name, or that of a directory above it, starts with `_` or `.`");
     }
     let name = file.rsplit('/').next().unwrap_or(file);
@@ -141,7 +165,18 @@ mod tests {
         assert_eq!(relatives(&data_files(&[format!("{path}/*/k=*/*.parquet")]).unwrap()), ["b/k=1/2.parquet"]);
         assert_eq!(relatives(&data_files(&[format!("{path}/_temporary")]).unwrap()), ["x.parquet"]);
         assert_eq!(relatives(&data_files(&[format!("{path}/_temp*/*")]).unwrap()), ["_temporary/x.parquet"]);
+        // A glob is expanded without repeated slashes.
+        assert_eq!(relatives(&data_files(&[format!("{path}//b/*/*.parquet")]).unwrap()), ["k=1/2.parquet"]);
+        assert_eq!(relatives(&data_files(&[format!("{path}//_temporary/*")]).unwrap()), ["x.parquet"]);
         assert_eq!(relatives(&data_files(&[format!("{path}/c"), format!("{path}/a.parquet")]).unwrap()), ["c", "a.parquet"]);
+    }
+
+    #[test]
+    fn names_below_a_root_do_not_depend_on_how_it_is_written() {
+        for (root, file) in [("./d", "d/a/b"), ("d/./", "d/a/b"), ("/d//", "/d/a/b"), (".", "./a/b"), ("", "a/b"), ("s3://d", "s3://d/a/b")] {
+            assert_eq!(below(root, file), "a/b", "{root}");
+        }
+        assert_eq!((below("./d/a", "d/a"), below("d", "da/b")), ("", "da/b"));
     }
 
     #[test]

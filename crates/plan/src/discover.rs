@@ -1,6 +1,7 @@
 //! Finds the input files below the user's paths.
 
 use crate::Result;
+use crate::data_files::segments;
 use serde::{Deserialize, Serialize};
 use shardmill_storage::store_of;
 
@@ -45,12 +46,13 @@ pub fn visible_files(path: &str) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// Only the part below the user's own path is checked: a data set may be below a hidden directory.
-fn is_data(root: &str, path: &str) -> bool {
-    let below = path.strip_prefix(root).unwrap_or(path);
+/// Hidden segments are data only where the user's path has them: a data set may be below a hidden directory.
+fn is_data(pattern: &str, path: &str) -> bool {
+    let named = segments(pattern).map(Some).chain(std::iter::repeat(None));
+    let is_hidden = |segment: &str| segment.starts_with('.') && segment != "..";
+    let is_visible = segments(path).zip(named).all(|(segment, named)| !is_hidden(segment) || named.is_some_and(is_hidden));
     let name = path.rsplit('/').next().unwrap_or(path);
-    let is_hidden = below.split('/').any(|part| part.starts_with('.') && part != "." && part != "..") && below != path;
-    !(is_hidden || name.starts_with('.') || name == "_SUCCESS" || name.ends_with(".crc"))
+    is_visible && name != "_SUCCESS" && !name.ends_with(".crc")
 }
 
 #[cfg(test)]
@@ -68,6 +70,24 @@ mod tests {
         let found = visible_files(&root.path().display().to_string()).unwrap();
         let names: Vec<_> = found.iter().map(|file| file.rsplit('/').next().unwrap_or("")).collect();
         assert_eq!(names, ["a.tar.gz", "2.TAR", "z.txt"]);
+    }
+
+    #[test]
+    fn glob_finds_hidden_files_only_where_it_names_them() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join(".hidden/b")).unwrap();
+        for name in ["a.tar", ".x.tar", ".hidden/y.tar", ".hidden/b/z.tar"] {
+            fs::write(root.path().join(name), b"x").unwrap();
+        }
+        let root = root.path().display().to_string();
+        let found = |pattern: &str| {
+            let files = visible_files(&format!("{root}/{pattern}")).unwrap();
+            files.iter().map(|file| file.rsplit('/').next().unwrap_or("").to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(found("*"), ["a.tar"]);
+        assert_eq!(found("**/*.tar"), ["a.tar"]);
+        assert_eq!(found(".hidden/*"), ["z.tar", "y.tar"]);
+        assert_eq!(found(".x.tar"), [".x.tar"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Error;
-use arrow_array::{ArrayRef, Float64Array, Int8Array, Int64Array, StringArray};
+use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int8Array, Int64Array, StringArray, TimestampMicrosecondArray};
 use std::sync::Arc;
 
 fn rows() -> RecordBatch {
@@ -76,6 +76,31 @@ fn floats_compare_as_ieee_754_and_are_found_bit_by_bit() {
     };
     assert_eq!(found(f64::NAN), [false, true, false, false]);
     assert_eq!(found(0.0), [false; 4]);
+}
+
+#[test]
+fn decimals_are_found_by_the_floats_that_they_equal() {
+    let tenths = [99_999_999_999_999_999, 100_000_000_000_000_000, 100_000_000_000_000_012, 100_000_000_000_000_100, 500_000_000_000_000_000];
+    let tenths = Decimal128Array::from_iter_values(tenths).with_precision_and_scale(38, 18).unwrap();
+    let rows = RecordBatch::try_from_iter([("d", Arc::new(tenths) as ArrayRef)]).unwrap();
+    let is_tenth = compare("d", Comparison::Equal, Literal::Float(0.1));
+    assert_eq!(is_tenth.keep(&rows).unwrap(), [true, true, true, false, false]);
+    let values = vec![Literal::Float(0.1), Literal::Float(0.5)];
+    let found = Expression::IsIn { operand: "d".into(), values, matches_null: false, null_is_unknown: false };
+    let is_half = compare("d", Comparison::Equal, Literal::Float(0.5));
+    assert_eq!(found.keep(&rows).unwrap(), Expression::Or(vec![is_tenth, is_half]).keep(&rows).unwrap());
+}
+
+#[test]
+fn text_with_a_zone_is_not_compared_with_a_time_without_one() {
+    let times = RecordBatch::try_from_iter([("t", Arc::new(TimestampMicrosecondArray::from(vec![0])) as ArrayRef)]).unwrap();
+    let is_at = |text: &str| compare("t", Comparison::Equal, Literal::Text(text.to_owned())).keep(&times);
+    for zone in ["Z", "+00:00", " UTC", "UTC", " Europe/London", " GMT"] {
+        for time in ["1970-01-01 00:00", "1970-01-01T00:00:00.000"] {
+            assert!(matches!(is_at(&format!("{time}{zone}")), Err(Error::LiteralType { .. })), "{time}{zone}");
+        }
+    }
+    assert_eq!(is_at("1970-01-01 00:00").unwrap(), [true]);
 }
 
 #[test]

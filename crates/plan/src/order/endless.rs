@@ -4,10 +4,11 @@
 //! so the pass of a position follows from a division.
 
 use super::row_order::{RowOrder, ScheduledBlocks};
+use shardmill_storage::Remembered;
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Numbers of scheduled blocks reserved for each pass.
 const SCHEDULED_OF_A_PASS: usize = 1 << 32;
@@ -25,7 +26,7 @@ pub(super) struct EndlessOrder {
     /// Of each pass.
     rows: u64,
     of_pass: OfPass,
-    known: Mutex<VecDeque<(u64, Arc<RowOrder>)>>,
+    known: Remembered<VecDeque<(u64, Arc<RowOrder>)>>,
 }
 
 impl fmt::Debug for EndlessOrder {
@@ -36,7 +37,7 @@ impl fmt::Debug for EndlessOrder {
 
 impl EndlessOrder {
     pub(super) fn new(rows: u64, of_pass: OfPass) -> Self {
-        Self { rows, of_pass, known: Mutex::default() }
+        Self { rows, of_pass, known: Remembered::default() }
     }
 
     /// Number of passes whose positions are numbers.
@@ -101,7 +102,7 @@ impl EndlessOrder {
 
     /// The order of a pass, which is made when it is first needed.
     fn pass(&self, pass: u64) -> Arc<RowOrder> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some((_, order)) = known.iter().find(|(number, _)| *number == pass) {
             return Arc::clone(order);
         }

@@ -48,7 +48,7 @@ pub(crate) enum Test {
 
 /// A literal converted for its column.
 #[derive(Debug, Clone)]
-pub(crate) struct Limit(Place);
+pub(crate) struct Limit(pub(super) Place);
 
 impl Limit {
     pub(crate) fn compare(&self, array: &ArrayRef, op: Comparison) -> std::result::Result<BooleanArray, ArrowError> {
@@ -56,6 +56,10 @@ impl Limit {
             Place::NotANumber => Ok(compare::constant(array, op == Comparison::NotEqual)),
             Place::Among(position) => compare::with_literal(array, op, position),
         }
+    }
+
+    pub(crate) fn is_nan(&self) -> bool {
+        matches!(self.0, Place::NotANumber)
     }
 
     /// The only value of the column's type that equals the literal; an empty list if there is none.

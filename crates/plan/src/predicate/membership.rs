@@ -1,8 +1,9 @@
 //! Tests in constant time which values are in a list of literals.
 
 use super::compare::is_nan;
+use super::leaf::Limit;
 use super::position::{Matching, Place, place};
-use crate::Literal;
+use crate::{Comparison, Literal};
 use ahash::AHashSet;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Float32Array, new_empty_array};
@@ -22,6 +23,8 @@ pub(crate) struct Members {
     /// Without NaN.
     pub(crate) sorted: ArrayRef,
     pub(crate) has_nan: bool,
+    /// Floats that equal several decimals of the type.
+    pub(crate) ranges: Vec<Limit>,
     set: Set,
 }
 
@@ -42,12 +45,16 @@ impl Members {
     /// `Err` contains a literal whose kind does not match the type.
     pub(super) fn new<'a>(literals: &'a [Literal], data_type: &DataType) -> Result<Result<Self, &'a Literal>, ArrowError> {
         let mut values = vec![new_empty_array(data_type)];
-        let mut has_nan = false;
+        let (mut has_nan, mut ranges) = (false, Vec::new());
         for literal in literals {
             match place(literal, data_type) {
                 None => return Ok(Err(literal)),
                 Some(Place::NotANumber) => has_nan = true,
-                Some(Place::Among(position)) => values.extend(position.first.filter(|_| position.matching != Matching::None)),
+                Some(Place::Among(position)) => match position.matching {
+                    Matching::None => {}
+                    Matching::One => values.extend(position.first),
+                    Matching::Many => ranges.push(Limit(Place::Among(position))),
+                },
             }
             // Arrow casts the list to the type of the column, which rounds only in this case.
             if let (DataType::Float32, Literal::Float(value)) = (data_type, literal) {
@@ -57,12 +64,15 @@ impl Members {
         let values = concat(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())?;
         let sorted = sort(&values, None)?;
         let set = Set::new(&sorted)?;
-        Ok(Ok(Self { sorted, has_nan, set }))
+        Ok(Ok(Self { sorted, has_nan, ranges, set }))
     }
 
     /// One bit per value; undefined for nulls.
     pub(super) fn find(&self, array: &ArrayRef) -> Result<BooleanBuffer, ArrowError> {
-        let found = self.set.find(array)?;
+        let mut found = self.set.find(array)?;
+        for range in &self.ranges {
+            found = &found | range.compare(array, Comparison::Equal)?.values();
+        }
         Ok(if self.has_nan { &found | is_nan(array).values() } else { found })
     }
 }

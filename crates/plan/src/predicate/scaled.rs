@@ -165,9 +165,14 @@ fn parse_moment(text: &str, is_zoned: bool) -> Option<i128> {
 const DATE_LEN: usize = 10;
 const MINUTE_LEN: usize = 16;
 
-/// Whether a date and time ends with a time zone.
+/// Whether a date and time ends with a time zone: `Z`, an offset, or a name such as `Europe/Berlin`.
 pub(crate) fn names_zone(text: &str) -> bool {
-    text.get(DATE_LEN..).is_some_and(|time| time.contains(['Z', 'z', '+', '-']))
+    let Some(time) = text.get(DATE_LEN..) else { return false };
+    let is_named = time.strip_prefix(['T', 't', ' ']).is_some_and(|clock| {
+        let zone = clock.trim_start_matches(|letter: char| letter.is_ascii_digit() || matches!(letter, ':' | '.'));
+        zone.len() < clock.len() && zone.trim_start().starts_with(char::is_alphabetic)
+    });
+    is_named || time.contains(['Z', 'z', '+', '-'])
 }
 
 /// `2024-01-31 08:30` with seconds.

@@ -45,7 +45,9 @@ fn add_needed<'a>(node: &'a Node, needed: &mut Vec<(&'a str, ArrayRef)>) {
 fn values_of(leaf: &Leaf) -> Option<ArrayRef> {
     match &leaf.test {
         Test::Compare(Comparison::Equal, limit) => Some(with_both_zeros(limit.only_value()?)),
-        Test::IsIn { members, of_null: None | Some(false) } if !members.has_nan && !members.sorted.is_empty() => Some(Arc::clone(&members.sorted)),
+        Test::IsIn { members, of_null: None | Some(false) } if !members.has_nan && members.ranges.is_empty() && !members.sorted.is_empty() => {
+            Some(Arc::clone(&members.sorted))
+        }
         _ => None,
     }
 }

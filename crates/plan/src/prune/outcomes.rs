@@ -155,6 +155,8 @@ impl Blocks {
 
     fn compared(&self, op: Comparison, limit: &Limit, is_float: bool) -> Option<Outcomes> {
         let not_ruled_out = |bound: &ArrayRef, op: Comparison| Some(or_unknown(&limit.compare(bound, op).ok()?));
+        // Nothing is below NaN, and nothing is at or above it.
+        let is_float = is_float || limit.is_nan();
         let (can_be_true, can_be_false) = possible(op, is_float, |op| not_ruled_out(&self.min, op), |op| not_ruled_out(&self.max, op))?;
         Some(Outcomes {
             can_be_true: &can_be_true & &self.may_have_values,
@@ -173,13 +175,16 @@ impl Blocks {
         let blocks = self.may_have_values.len();
         let is_known = |block: usize| min.is_valid(block) && max.is_valid(block);
         let first_at_least = |block: usize| partition_point(members.sorted.len(), |member| beside_min(member, block).is_lt());
-        let can_be_in = BooleanBuffer::collect_bool(blocks, |block| {
+        let mut can_be_in = BooleanBuffer::collect_bool(blocks, |block| {
             if !self.may_have_values.value(block) {
                 return false;
             }
             let first = if is_known(block) { first_at_least(block) } else { 0 };
             members.has_nan || first < members.sorted.len() && (!is_known(block) || beside_max(first, block).is_le())
         });
+        for range in &members.ranges {
+            can_be_in = &can_be_in | &self.compared(Comparison::Equal, range, false)?.can_be_true;
+        }
         let can_be_out = BooleanBuffer::collect_bool(blocks, |block| {
             let only_value_is_in = || {
                 let first = first_at_least(block);

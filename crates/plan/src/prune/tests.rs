@@ -53,6 +53,7 @@ fn array(column: &str, seeds: &[Option<i64>]) -> ArrayRef {
 fn literal(column: &str, seed: i64) -> Literal {
     let rank = seed % RANKS;
     match column {
+        "i" | "u" | "d" if seed == NEGATIVE_ZERO => Literal::Float(f64::NAN),
         "i" if seed == NAN => Literal::Float(-0.5),
         "i" => Literal::Integer(rank - 4),
         "u" if seed == NAN => Literal::Integer(-1),
@@ -337,6 +338,27 @@ fn nan_may_hide_behind_any_bounds() {
 }
 
 #[test]
+fn no_integer_compares_with_nan() {
+    let days = blocks_of(Arc::new(Int32Array::from(vec![1])), Some(0));
+    for op in OPERATORS {
+        let is_nan = compare(op, Literal::Float(f64::NAN));
+        let is_true = op == Comparison::NotEqual;
+        assert_eq!(pruned(&days, &is_nan), [is_true], "{op:?}");
+        assert_eq!(pruned(&days, &Expression::Not(Box::new(is_nan))), [!is_true], "{op:?}");
+    }
+}
+
+#[test]
+fn floats_prune_decimals_by_all_that_equal_them() {
+    let values = [99_999_999_999_999_990, 100_000_000_000_000_000, 100_000_000_000_000_005, 200_000_000_000_000_000];
+    let tenths = Decimal128Array::from_iter_values(values).with_precision_and_scale(38, 18).unwrap();
+    let blocks = blocks_of(Arc::new(tenths), Some(0));
+    let is_in = Expression::IsIn { operand: "x".into(), values: vec![Literal::Float(0.1)], matches_null: false, null_is_unknown: false };
+    assert_eq!(pruned(&blocks, &is_in), [false, true, true, false]);
+    assert_eq!(pruned(&blocks, &Expression::Not(Box::new(is_in))), [true; 4]);
+}
+
+#[test]
 fn contradicting_and_foreign_bounds_say_nothing() {
     let inverted = Statistics {
         min: Arc::new(Int32Array::from(vec![9])),
@@ -345,6 +367,7 @@ fn contradicting_and_foreign_bounds_say_nothing() {
         row_counts: vec![10],
     };
     assert_eq!(pruned(&inverted, &compare(Comparison::Equal, Literal::Integer(20))), [true]);
+    assert_eq!(inverted.of_parts(&[0], vec![10]).unwrap().null_counts, [None]);
     let schema = arrow_schema::Schema::new(vec![arrow_schema::Field::new("x", DataType::Int32, true)]);
     let predicate = compare(Comparison::Equal, Literal::Integer(5)).bind(&schema).unwrap();
     let foreign = |_: &str| Some(blocks_of(Arc::new(BooleanArray::from(vec![true])), Some(0)));

@@ -9,9 +9,10 @@ use super::blocks::{Block, BlockOrder};
 use super::lanes::Lanes;
 use super::pattern::Pattern;
 use super::permutation::source_seed;
+use shardmill_storage::Remembered;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Number of windows whose rows are cached.
 const KEPT_WINDOWS: usize = 512;
@@ -41,8 +42,8 @@ pub struct MixtureOrder {
     pattern: Pattern,
     sources: Vec<Source>,
     scheduled_blocks: usize,
-    passes: Mutex<Passes>,
-    windows: Mutex<HashMap<usize, Arc<WindowRows>>>,
+    passes: Remembered<Passes>,
+    windows: Remembered<HashMap<usize, Arc<WindowRows>>>,
 }
 
 #[derive(Debug)]
@@ -110,7 +111,8 @@ impl MixtureOrder {
             scheduled_blocks = scheduled_blocks.saturating_add(source.num_scheduled());
             sources.push(source);
         }
-        Self { pattern: Pattern::new(blend, seed, epoch, lanes), sources, scheduled_blocks, passes: Mutex::default(), windows: Mutex::default() }
+        let pattern = Pattern::new(blend, seed, epoch, lanes);
+        Self { pattern, sources, scheduled_blocks, passes: Remembered::default(), windows: Remembered::default() }
     }
 
     #[must_use]
@@ -253,11 +255,11 @@ impl MixtureOrder {
     /// The order of a pass, created on first use.
     fn order(&self, number: usize, source: &Source, pass: u64) -> Arc<BlockOrder> {
         let Some(window_bytes) = source.window_bytes else { return Arc::clone(&source.sequential) };
-        if let Some(known) = lock(&self.passes).orders.get(&(number, pass)) {
+        if let Some(known) = self.passes.lock().orders.get(&(number, pass)) {
             return Arc::clone(known);
         }
         let order = Arc::new(BlockOrder::shuffled(&source.blocks, window_bytes, source.seed, pass));
-        let mut passes = lock(&self.passes);
+        let mut passes = self.passes.lock();
         passes.blocks += source.blocks.len();
         if passes.blocks > KEPT_BLOCKS {
             passes.orders.clear();
@@ -268,11 +270,11 @@ impl MixtureOrder {
     }
 
     fn window(&self, number: usize) -> Arc<WindowRows> {
-        if let Some(known) = lock(&self.windows).get(&number) {
+        if let Some(known) = self.windows.lock().get(&number) {
             return Arc::clone(known);
         }
         let window = Arc::new(self.resolved(number));
-        let mut windows = lock(&self.windows);
+        let mut windows = self.windows.lock();
         if windows.len() >= KEPT_WINDOWS {
             windows.clear();
         }
@@ -369,10 +371,6 @@ impl Source {
         };
         draw(places.start)..draw(places.end)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
