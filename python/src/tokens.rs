@@ -116,6 +116,12 @@ impl PyTokenizer {
         self.tokenizer.special_tokens()
     }
 
+    /// The tokens that the directory names, by role.
+    #[getter]
+    fn roles(&self) -> BTreeMap<String, String> {
+        self.tokenizer.roles().clone()
+    }
+
     /// The ids that the post-processor of the file puts before and after a text.
     #[getter]
     fn template(&self) -> (Vec<u32>, Vec<u32>) {
@@ -168,7 +174,7 @@ fn read(path: &str) -> PyShardmillResult<Sources> {
         return Ok(Sources::file(path, contents(file)?));
     }
     let root = format!("{}/", path.trim_end_matches('/'));
-    let names: Vec<&str> = found.iter().filter_map(|file| file.strip_prefix(&root)).filter(|name| !name.contains('/')).collect();
+    let names: Vec<&str> = found.iter().filter_map(|file| file.strip_prefix(&root)).collect();
     let wanted = Sources::wanted(path, &names)?;
     let files = wanted.into_iter().map(|name| Ok((name.to_owned(), contents(&format!("{root}{name}"))?)));
     Ok(Sources::directory(path, files.collect::<PyShardmillResult<_>>()?))

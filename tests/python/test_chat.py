@@ -199,17 +199,53 @@ def test_tools_documents_and_further_variables_reach_the_template(tmp_path: Path
 
 
 def test_rows_with_tools_use_the_template_for_tools(tmp_path: Path, model: Path) -> None:
-    own = tmp_path / "own"
-    shutil.copytree(model, own)
     templates = {"default": "D{{ messages[0].content }}", "tool_use": "T{{ messages[0].content }}{{ tools | length }}"}
     named = [{"name": name, "template": template} for name, template in templates.items()]
-    (own / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
-    rows = {"messages": [CHATS[0]] * 2, "tools": [json.dumps([{"name": "f"}]), None]}
-    options = {"messages": "messages", "tokenizer": sm.Tokenizer(own)}
-    with_tools = table(tmp_path, rows, tools="tools", **options)["tokens"]
-    without = table(tmp_path, rows, **options)["tokens"]
-    texts = [[options["tokenizer"].decode(ids) for ids in tokens] for tokens in (with_tools, without)]
-    assert texts == [["T2 + 2?1", "D2 + 2?"], ["D2 + 2?"] * 2]
+    for layout in ("configuration", "files"):
+        own = tmp_path / layout
+        shutil.copytree(model, own)
+        if layout == "configuration":
+            (own / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+        else:
+            (own / "chat_template.jinja").write_text(templates["default"])
+            (own / "additional_chat_templates").mkdir()
+            (own / "additional_chat_templates" / "tool_use.jinja").write_text(templates["tool_use"])
+        rows = {"messages": [CHATS[0]] * 3, "tools": [json.dumps([{"name": "f"}]), None, "null"]}
+        options = {"messages": "messages", "tokenizer": pickle.loads(pickle.dumps(sm.Tokenizer(own)))}
+        with_tools = table(tmp_path, rows, tools="tools", **options)["tokens"]
+        nulls = table(tmp_path, rows | {"tools": pa.nulls(3)}, tools="tools", **options)["tokens"]
+        without = table(tmp_path, rows, **options)["tokens"]
+        texts = [[options["tokenizer"].decode(ids) for ids in tokens] for tokens in (with_tools, nulls, without)]
+        assert texts == [["T2 + 2?1", "D2 + 2?", "D2 + 2?"], ["D2 + 2?"] * 3, ["D2 + 2?"] * 3]
+
+
+def test_template_may_change_marked_text_and_prompts_where_no_label_needs_them(tmp_path: Path, model: Path) -> None:
+    tokenizer = sm.Tokenizer(model)
+    rows: dict[str, Any] = {"messages": CHATS[:1], "prompt": [CHATS[0][:1]], "completion": [CHATS[0][1:]]}
+    marked = "{% set turn %}{% generation %} {{ messages[0].content }}{% endgeneration %}{% endset %}{{ turn | trim }}"
+    turns = "{% for m in messages %}{{ m.content }}|{% endfor %}{% if add_generation_prompt %}answer:{% endif %}"
+    for source, template, labels, text, message in (
+        ({"messages": "messages"}, marked, "assistant", "2 + 2?", "changes the text of a generation block"),
+        ({"prompt": "prompt", "completion": "completion"}, turns, "completion", "2 + 2?|Four.|", "not the beginning"),
+    ):
+        options = {**source, "tokenizer": tokenizer, "chat_template": template}
+        for unmarked in (None, "all"):
+            assert tokenizer.decode(table(tmp_path, rows, **options, labels=unmarked)["tokens"][0]) == text
+        with pytest.raises(ValueError, match=message):
+            table(tmp_path, rows, **options, labels=labels)
+
+
+def test_fingerprint_has_the_special_tokens_that_the_template_names(tmp_path: Path, model: Path) -> None:
+    named, unnamed = "{{ messages[0].content }}{{ eos_token }}", "{{ messages[0].content }}"
+    directories = [tmp_path / "one", tmp_path / "other"]
+    for directory, eos in zip(directories, ("<|end|>", "<|im_end|>"), strict=True):
+        shutil.copytree(model, directory)
+        (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": eos}))
+    for template, is_equal in ((named, False), (unnamed, True)):
+        one, other = (
+            sm.Tokenize(messages="messages", tokenizer=directory, chat_template=template) for directory in directories
+        )
+        assert (one.fingerprint == other.fingerprint) == is_equal
 
 
 def test_completion_is_labelled_with_the_end_and_encoded_with_its_prompt(tmp_path: Path, model: Path) -> None:

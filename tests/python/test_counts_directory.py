@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,43 @@ def test_source_without_a_packed_column_is_refused_by_its_name(
     pq.write_table(pa.table({"tokens": pa.array([[1, 2]] * 5, pa.list_(pa.int32()))}), tmp_path / "stored.parquet")
     with pytest.raises(sm.MissingColumnError, match="source 'stored' has no column 'labels'"):
         packed(labelled, tmp_path / "stored.parquet", output=sm.Output("numpy", nulls=nulls))
+
+
+def test_counts_of_numbers_that_are_read_with_another_type_are_counted_again(
+    tmp_path: Path, tokenizer: sm.Tokenizer
+) -> None:
+    def written(name: str, number: float) -> Path:
+        rows = pa.table({"messages": [[{"role": "user", "number": number}]] * 4})
+        pq.write_table(rows, tmp_path / f"{name}.parquet")
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows.to_pylist()))
+        return tmp_path / name
+
+    def total(paths: list[Path], counts: str, schema: pa.Schema | None = None) -> int:
+        template = "{% for message in messages %}{{ message.number }}{% endfor %}"
+        tokenize = sm.Tokenize(
+            messages="messages", tokenizer=tokenizer, chat_template=template, counts=tmp_path / counts
+        )
+        return sm.Dataset(paths, schema=schema, tokenize=tokenize).token_counts().total
+
+    whole, fraction = written("whole", 5), written("fraction", 0.5)
+    files = [path.with_suffix(".parquet") for path in (whole, fraction)]
+    assert total(files[:1], "kept") == len("5") * 4
+    assert total(files, "kept") == total(files, "new") == len("5.00.5") * 4
+    assert total(files[:1], "kept") == len("5") * 4
+    message = pa.struct({"role": pa.string(), "number": pa.float64()})
+    schema = pa.schema({"messages": pa.list_(message)})
+    texts = [whole.with_suffix(".jsonl")]
+    assert total(texts, "kept") == len("5") * 4
+    assert total(texts, "kept", schema) == len("5.0") * 4
+
+
+def test_copies_of_a_file_with_other_values_of_their_directories_are_counted_apart(
+    tmp_path: Path, tokenizer: sm.Tokenizer
+) -> None:
+    for language in ("en", "other"):
+        directory = tmp_path / "data" / f"language={language}"
+        directory.mkdir(parents=True)
+        pq.write_table(pa.table({"text": TEXTS}), directory / "0.parquet")
+    tokenize = sm.Tokenize(["language", "text"], separator=":", tokenizer=tokenizer, counts=tmp_path / "counts")
+    found = sm.Dataset(tmp_path / "data", partitioning="hive", tokenize=tokenize).token_counts()
+    assert found.total == sum(len(f"{language}:{text}") for language in ("en", "other") for text in TEXTS)

@@ -82,6 +82,23 @@ def test_rows_of_a_function_with_nulls_are_skipped_and_no_other_row(tmp_path: Pa
     assert ids_of(loader) == [row for row in range(200) if row % 4]
 
 
+def test_interrupt_during_a_function_is_raised_and_skips_no_row(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "x.parquet")
+
+    def function(batch: Any) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    tokenize = sm.Tokenize("text", function=function, version="1")
+    loader = sm.Loader(
+        sm.Dataset(tmp_path / "x.parquet", tokenize=tokenize),
+        errors=sm.ErrorPolicy(rows="skip"),
+        output="numpy",
+        runtime=sm.Runtime(threads=0),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        list(loader)
+
+
 @pytest.mark.parametrize("emptied", ["row", "block"])
 @pytest.mark.parametrize("options", [{}, {"strategy": "best_fit"}, {"plan": "ahead", "epoch_packs": 20}])
 def test_count_of_zero_for_a_row_with_tokens_loses_none(

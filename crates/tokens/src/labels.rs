@@ -115,7 +115,7 @@ impl Origins {
     }
 }
 
-/// One run a character; a marker before the text comes from nothing.
+/// One run a character. A marker before the text belongs to the first character, as in the original library.
 fn markers(original: &str, normalized: &str) -> Option<Vec<(usize, usize)>> {
     let added = normalized.chars().count().checked_sub(original.chars().count())?;
     let body = normalized.strip_prefix(&MARKER.repeat(added)).filter(|_| added <= 1)?;
@@ -125,7 +125,9 @@ fn markers(original: &str, normalized: &str) -> Option<Vec<(usize, usize)>> {
         if rewritten != character && (character != ' ' || rewritten != '\u{2581}') {
             return None;
         }
-        runs.push((prefix + to, from));
+        if prefix == 0 || to > 0 {
+            runs.push((prefix + to, from));
+        }
     }
     runs.push((normalized.len(), original.len()));
     Some(runs)
@@ -158,4 +160,20 @@ fn composed(original: &str, normalized: &str) -> Option<Vec<(usize, usize)>> {
 fn begins_run(character: char) -> bool {
     let composes = || is_nfc_quick(std::iter::once(character)) != IsNormalized::Yes;
     character.is_ascii() || (canonical_combining_class(character) == 0 && !composes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marker_before_a_text_has_the_range_of_the_first_character() {
+        let origins = Origins::new("éb a", "\u{2581}éb\u{2581}a", Rewriting::Markers).unwrap();
+        let ranges = [0..3, 3..5, 0..5, 5..6, 6..9, 9..10, 6..10].map(|range| origins.of(range));
+        assert_eq!(ranges, [0..2, 0..2, 0..2, 2..3, 3..4, 4..5, 3..5]);
+        let spaced = Origins::new(" a", "\u{2581}\u{2581}a", Rewriting::Markers).unwrap();
+        assert_eq!([0..3, 3..6, 3..7, 6..7].map(|range| spaced.of(range)), [0..1, 0..1, 0..2, 1..2]);
+        let kept = Origins::new(" a", "\u{2581}a", Rewriting::Markers).unwrap();
+        assert_eq!([0..3, 3..4].map(|range| kept.of(range)), [0..1, 1..2]);
+    }
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def json_of(kwargs: dict[str, Any]) -> str:
     """Return the variables of a template as JSON.
 
     Raises:
-        ValueError: If one has no JSON value.
+        ValueError: If one has no JSON value, or a key is not a string.
     """
     for name, value in kwargs.items():
         try:
@@ -68,4 +68,16 @@ def json_of(kwargs: dict[str, Any]) -> str:
             raise OptionError(
                 f"template_kwargs must be a dict of JSON values, and template_kwargs[{name!r}]={value!r} has none: {error}"
             ) from None
+    if others := list(_other_keys(kwargs)):
+        raise OptionError(f"the keys of template_kwargs, and of dicts in it, must be strings, not {others[0]!r}")
     return json.dumps(kwargs)
+
+
+def _other_keys(value: Any) -> Iterator[Any]:
+    """Yield the keys in a JSON value that are not strings."""
+    if isinstance(value, dict):
+        yield from (key for key in value if not isinstance(key, str))
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _other_keys(item)

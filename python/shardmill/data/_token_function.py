@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shardmill._extras import pyarrow_for
@@ -41,6 +42,14 @@ class TokenFunction:
         types = [pa.list_(pa.field("item", pa.type_for_alias(name), nullable=False)) for name in self._types]
         lists = zip(self._outputs, types, strict=False)
         return [_integers(name, pa.array(result[name]), kind) for name, kind in lists]
+
+
+def name_of(function: Callable[[Any], Any]) -> str:
+    """Return the name of a function, of the one that a partial calls, or of the class of an object that can be called."""
+    while isinstance(function, partial):
+        function = function.func
+    named: Any = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _integers(name: str, lists: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -19,7 +19,7 @@ from shardmill._sizes import byte_count
 from shardmill._unknown_options import TOKENIZE, explains
 from shardmill.data._chat_template import json_of, template_kwargs_of, template_text
 from shardmill.data._counts_directory import check_counts_directory, default_counts
-from shardmill.data._token_function import TokenFunction
+from shardmill.data._token_function import TokenFunction, name_of
 from shardmill.data._token_ids import token_id_of
 from shardmill.data._tokenizer import SpecialInText, Tokenizer
 from shardmill.errors import OptionError
@@ -61,7 +61,8 @@ class Tokenize:
         completion: a column of what follows each prompt. Both are encoded as one text.
         function: called as ``function(batch)`` with a ``pyarrow.RecordBatch``. Returns a dict that maps ``output``, and ``labels_output`` with
             ``labels="function"``, to a list of lists. It holds the GIL and may be called from several threads.
-        version: required with ``function``. Change it whenever the results of the function change. Counts of other versions are not used.
+        version: required with ``function``. Change it whenever the results of the function change. It also stands for the arguments of a
+            ``functools.partial`` and for the attributes of an object. Counts of other versions are not used.
             States of other versions are rejected with packing; without packing they are loaded with a warning.
         tokenizer: a ``Tokenizer``, or its path.
         bos: token before each non-empty row: a token, an id, or ``True`` for the one named in the tokenizer's directory. Not
@@ -267,11 +268,23 @@ class Tokenize:
         identity = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in unrelated}
         identity["tokenization"] = TOKENIZATION_VERSION
         identity["tokenizer"] = self.tokenizer and self.tokenizer.fingerprint
-        identity["function"] = self.function and f"{self.function.__module__}.{self.function.__qualname__}"
+        identity["function"] = None if self.function is None else name_of(self.function)
         identity["chat_template"] = self._template
         if self._tool_template is not None:
             identity["tool_template"] = self._tool_template
-        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
+        if self._named_roles:
+            identity["roles"] = self._named_roles
+        # Variables may come in any order. A template may show the order of the keys inside of them.
+        identity["template_kwargs"] = dict(sorted(self.template_kwargs.items()))
+        return hashlib.sha256(json.dumps(dict(sorted(identity.items()))).encode()).hexdigest()[:32]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tokenize):
+            return NotImplemented
+        # Tokenizers are equal by their ids alone. The fingerprint also has the templates and roles of their directories.
+        names = [field.name for field in fields(self)]
+        is_equal = all(getattr(self, name) == getattr(other, name) for name in names)
+        return is_equal and self.fingerprint == other.fingerprint
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
@@ -311,6 +324,13 @@ class Tokenize:
         if self._template is None or self.chat_template is not None or self.tools is None or self.tokenizer is None:
             return None
         return self.tokenizer._native.tool_template
+
+    @property
+    def _named_roles(self) -> dict[str, str]:
+        """The special tokens of the directory that a template names, by role, such as ``eos_token``."""
+        roles = {} if self.tokenizer is None else self.tokenizer._native.roles
+        templates = f"{self._template or ''}{self._tool_template or ''}"
+        return {role: token for role, token in roles.items() if role in templates}
 
     def _check_source(self) -> None:
         """Check that there is exactly one source and that all options apply to it.

@@ -35,8 +35,9 @@ class Tokenizer:
     No special token is added to a text.
 
     Args:
-        path: a file, or a directory with one of these files. In a directory, ``tokenizer_config.json``, ``special_tokens_map.json`` and
-            ``chat_template.jinja`` tell the roles of special tokens and the chat template. It may be in an object store.
+        path: a file, or a directory with one of these files. In a directory, ``tokenizer_config.json``, ``special_tokens_map.json``,
+            ``chat_template.jinja`` and ``additional_chat_templates/tool_use.jinja`` tell the roles of special tokens and the chat templates.
+            It may be in an object store.
         pattern: for ``.tiktoken`` files, which do not contain it: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, or a regular expression.
         special_tokens: for ``.tiktoken`` files: id of each special token.
 

@@ -119,6 +119,19 @@ impl ChatTemplate {
         Ok(rendered)
     }
 
+    /// As [`Self::render`], of the messages and the `completion` after them, if there is one, without what an assistant wrote.
+    ///
+    /// # Errors
+    /// When a message is not valid, or the template fails.
+    pub fn render_text(&self, conversation: &Conversation, completion: Option<&Json>) -> Result<Rendered> {
+        let mut messages = messages::prepared(&conversation.messages)?;
+        if let Some(completion) = completion {
+            messages.extend(messages::prepared(completion)?);
+        }
+        let text = self.run(self.context(conversation, &messages, conversation.add_generation_prompt), None)?;
+        Ok(Rendered { text, spans: Vec::new() })
+    }
+
     /// As [`Self::render`], for a template that does not mark what an assistant writes: the span of an assistant's turn is what the messages up to it render
     /// past the messages before it with a generation prompt.
     ///

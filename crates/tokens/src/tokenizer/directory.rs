@@ -1,7 +1,7 @@
 //! What the other files of a directory say about a tokenizer.
 
 use super::json::parse;
-use super::sources::Sources;
+use super::sources::{Sources, TOOL_TEMPLATE};
 use crate::error::{Error, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -19,19 +19,28 @@ pub(crate) struct Configuration {
 impl Configuration {
     pub(crate) fn read(sources: &Sources) -> Result<Self> {
         let mut configuration = Self::default();
-        // The later one wins.
+        let mut files = Vec::new();
         for name in ["special_tokens_map.json", "tokenizer_config.json"] {
             if let Some(bytes) = sources.configuration(name) {
                 let path = sources.path_of(name);
-                configuration.add(&path, &parse(&path, bytes)?)?;
+                let value = parse(&path, bytes)?;
+                files.push((path, value));
             }
         }
-        if let Some(bytes) = sources.configuration("chat_template.jinja") {
-            let path = sources.path_of("chat_template.jinja");
-            let text = std::str::from_utf8(bytes).map_err(|error| Error::NotText { path, offset: error.valid_up_to() })?;
-            configuration.chat_template = Some(text.to_owned());
+        // The later one wins. As in transformers, that is the map, unless the other one declares the added tokens, as newer versions write it.
+        if files.last().is_some_and(|(_, value)| value.get("added_tokens_decoder").is_none()) {
+            files.reverse();
+        }
+        files.iter().try_for_each(|(path, value)| configuration.add(path, value))?;
+        let template = |name: &str| {
+            let text = sources.configuration(name).map(std::str::from_utf8).transpose();
+            text.map(|text| text.map(str::to_owned)).map_err(|error| Error::NotText { path: sources.path_of(name), offset: error.valid_up_to() })
+        };
+        if let Some(text) = template("chat_template.jinja")? {
+            configuration.chat_template = Some(text);
             configuration.tool_template = None;
         }
+        configuration.tool_template = template(TOOL_TEMPLATE)?.or_else(|| configuration.tool_template.take());
         Ok(configuration)
     }
 
@@ -57,4 +66,37 @@ impl Configuration {
 fn chat_template(value: &Value, name: &str) -> Option<String> {
     let named = || value.as_array()?.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))?.get("template")?.as_str();
     value.as_str().filter(|_| name == "default").or_else(named).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configuration(files: &[(&str, &str)]) -> Configuration {
+        let files = files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect();
+        Configuration::read(&Sources::directory("m", files)).unwrap()
+    }
+
+    #[test]
+    fn map_of_special_tokens_goes_before_a_configuration_without_added_tokens() {
+        let map = r#"{"eos_token": {"content": "</s>"}, "unk_token": "<unk>"}"#;
+        for (config, eos) in
+            [(r#"{"eos_token": "", "bos_token": "<s>"}"#, "</s>"), (r#"{"eos_token": "<end>", "added_tokens_decoder": {}}"#, "<end>")]
+        {
+            let read = configuration(&[("tokenizer_config.json", config), ("special_tokens_map.json", map)]);
+            assert_eq!((read.roles["eos_token"].as_str(), read.roles["unk_token"].as_str()), (eos, "<unk>"));
+        }
+    }
+
+    #[test]
+    fn files_of_templates_go_before_the_configuration() {
+        let config = r#"{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]}"#;
+        let (config, default, tools) = (("tokenizer_config.json", config), ("chat_template.jinja", "c"), (TOOL_TEMPLATE, "d"));
+        for (files, expected) in
+            [(vec![config], ("a", Some("b"))), (vec![config, default], ("c", None)), (vec![config, default, tools], ("c", Some("d")))]
+        {
+            let read = configuration(&files);
+            assert_eq!((read.chat_template.as_deref(), read.tool_template.as_deref()), (Some(expected.0), expected.1));
+        }
+    }
 }

@@ -5,7 +5,10 @@ use crate::error::{Error, Result};
 /// The largest file of a tokenizer that is read.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
-const CONFIGURATION: [&str; 3] = ["tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"];
+/// Where transformers writes the template for conversations with tools, below the directory.
+pub(crate) const TOOL_TEMPLATE: &str = "additional_chat_templates/tool_use.jinja";
+
+const CONFIGURATION: [&str; 4] = ["tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", TOOL_TEMPLATE];
 
 /// The contents of a tokenizer's files. The caller reads them: this crate opens no file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,18 +48,19 @@ impl Sources {
         Self { path: path.into(), is_directory: true, files }
     }
 
-    /// Of the names in a directory, those to read: the first kind of tokenizer that is there, and what describes it.
+    /// Of the names in and below a directory, those to read: the first kind of tokenizer that is in it, and what describes it.
     ///
     /// # Errors
     /// Without a tokenizer, and with several of the kind that would be used.
     pub fn wanted<'a>(path: &str, names: &[&'a str]) -> Result<Vec<&'a str>> {
+        let names: Vec<&str> = names.iter().copied().filter(|name| !name.contains('/') || *name == TOOL_TEMPLATE).collect();
         let exact = |wanted: &str| names.iter().copied().filter(|name| *name == wanted).collect::<Vec<_>>();
         let ending = |extension: &str| names.iter().copied().filter(|name| name.ends_with(extension)).collect::<Vec<_>>();
         let mut models = ending(".tiktoken");
         models.extend(ending(".model"));
         let choices = [exact("tokenizer.json"), exact("tekken.json"), models];
         let mut chosen = match choices.into_iter().find(|choice| !choice.is_empty()) {
-            None => return Err(Error::NoTokenizer { path: path.to_owned(), files: listed(names) }),
+            None => return Err(Error::NoTokenizer { path: path.to_owned(), files: listed(&names) }),
             Some(several) if several.len() > 1 => {
                 return Err(Error::SeveralTokenizers { path: path.to_owned(), files: listed(&several) });
             }
@@ -172,6 +176,8 @@ mod tests {
         let names = ["tokenizer.model", "tekken.json", "tokenizer.json", "tokenizer_config.json", "weights.bin"];
         assert_eq!(Sources::wanted("m", &names).unwrap(), ["tokenizer.json", "tokenizer_config.json"]);
         assert_eq!(Sources::wanted("m", &["a.tiktoken", "chat_template.jinja"]).unwrap(), ["a.tiktoken", "chat_template.jinja"]);
+        let below = ["below/tokenizer.json", "a.model", "below/chat_template.jinja", TOOL_TEMPLATE];
+        assert_eq!(Sources::wanted("m", &below).unwrap(), ["a.model", TOOL_TEMPLATE]);
     }
 
     #[test]
