@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from numbers import Real
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any
 
 from shardmill.errors import OptionError
@@ -30,9 +31,10 @@ def checked_stall_seconds(seconds: float | None) -> float:
     """
     if seconds is None:
         return float("inf")
-    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) > 0:
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0:
         raise OptionError(f"stall_seconds must be a positive number of seconds or None, not {seconds!r}")
-    return float(seconds)
+    # A longer time is refused by the locks of Python, and no program runs as long.
+    return float("inf") if seconds > TIMEOUT_MAX else float(seconds)
 
 
 def warn_of_stall(seconds: float, activities: Sequence[tuple[str, float, str | None, int | None]]) -> None:

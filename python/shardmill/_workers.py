@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shardmill.errors import EngineError, OptionError
+from shardmill.errors import ClosedError, EngineError, OptionError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
 _function: Callable[..., Any]
+
+#: In a forked child: pools of its parent. Their collection would take a lock that a thread of the parent may have held at the fork.
+_inherited: list[Any] = []
 
 
 class WorkerPool:
@@ -43,17 +47,38 @@ class WorkerPool:
         self._executor: ProcessPoolExecutor = ProcessPoolExecutor(
             workers, mp_context=multiprocessing.get_context(method), initializer=_start, initargs=(pickled,)
         )
+        self._process = os.getpid()
 
     def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Run ``call(function, *arguments)`` in a worker.
 
         Raises:
             concurrent.futures.process.BrokenProcessPool: If a worker has died.
+            RuntimeError: See ``check_process``.
         """
+        self.check_process()
         return self._executor.submit(_called, call, *arguments)
 
+    def check_process(self) -> None:
+        """Check that this process started the workers: a forked child would wait for their results without end.
+
+        Raises:
+            RuntimeError: If it was forked from the one that did.
+        """
+        if self._process != os.getpid():
+            raise ClosedError(
+                "this iteration was begun before a fork, and its workers belong to another process"
+                "\nhint: start a new iteration in this process"
+            )
+
     def close(self, *, is_done: bool) -> None:
-        """End the workers. Unless all results have arrived, running calls are stopped and not waited for."""
+        """End the workers. Unless all results have arrived, running calls are stopped and not waited for.
+
+        A forked child leaves them to its parent.
+        """
+        if self._process != os.getpid():
+            _inherited.append(self._executor)
+            return
         if not is_done:
             self._terminate()
         self._executor.shutdown(wait=True, cancel_futures=True)

@@ -130,9 +130,9 @@ class RecordKeyError(RowIndexError, ValueError):
 
 
 class ClosedError(Error, RuntimeError):
-    """A reader or writer is closed, or belongs to another process.
+    """A reader or writer is closed, or belongs to another process, as the workers of a ``Transform`` do after a fork.
 
-    Open the file again, in the process that uses it.
+    Open the file, or start the iteration, again in the process that uses it.
     """
 
 

@@ -1,5 +1,6 @@
 """Signals, kills, forks, pickles and processes beside the loader."""
 
+import io
 import json
 import multiprocessing
 import os
@@ -8,14 +9,18 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from loader_files import flat, numpy_loader, write_files
+from PIL import Image
 from promptness import HANGS_S, assert_prompt
 
 MAX_STOP_S = 0.5
@@ -177,6 +182,50 @@ def test_pass_of_the_parent_is_refused_in_the_child_or_ends_there(tmp_path: Path
     assert next(passing)["id"].tolist() == [4, 5, 6, 7]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_child_that_is_forked_while_a_large_image_is_decoded_decodes_its_own(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    Image.new("RGB", (5_000, 4_000)).save(content, "PNG")
+    pq.write_table(pa.table({"image": [content.getvalue()] * 40}), tmp_path / "x.parquet")
+    data = sm.Dataset(tmp_path / "x.parquet", images=sm.Images("image", size=8, resample="nearest"))
+    passing = iter(sm.Loader(data, batch_size=1, output="numpy", runtime=sm.Runtime(threads=2)))
+    next(passing)
+    # At nearly every moment, a thread of the parent is decoding one.
+    for _ in range(3):
+        assert in_a_fork(lambda: len(data[0]["image"])) == "3"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("kind", ["mixture", "packs"])
+def test_children_that_are_forked_while_threads_plan_the_same_loader_plan_their_own(tmp_path: Path, kind: str) -> None:
+    if kind == "mixture":
+        sources = [write_files(tmp_path / name, [2000], row_group=50) for name in ("a", "b")]
+        loader = numpy_loader(sm.Mixture(sources), batch_size=4, threads=2, shuffle=True)
+    else:
+        rows = pa.table({"tokens": [[1] * (1 + row % 7) for row in range(4000)]})
+        pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=50)
+        packing = sm.Packing("tokens", length=16, plan="ahead", epoch_packs=1000)
+        loader = numpy_loader(tmp_path / "rows.parquet", batch_size=4, threads=2, shuffle=True, packing=packing)
+
+    def batches() -> int:
+        return sum(1 for _ in loader)
+
+    expected, is_done = batches(), threading.Event()
+
+    def train() -> None:
+        while not is_done.is_set():
+            batches()
+
+    trainer = threading.Thread(target=train)
+    trainer.start()
+    try:
+        answers = {in_a_fork(batches) for _ in range(10)}
+    finally:
+        is_done.set()
+        trainer.join()
+    assert answers == {str(expected)}
+
+
 def rest_of(loader: sm.Loader) -> tuple[list[int], dict[str, Any]]:
     state = loader.state_dict()
     return flat(loader), state
@@ -232,6 +281,27 @@ def test_transform_delivers_in_order_wherever_it_runs(tmp_path: Path, workers: i
     assert list(loader) == list(range(0, 40, 4))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_forked_child_leaves_the_workers_of_a_transform_to_its_parent(tmp_path: Path) -> None:
+    rows = write_files(tmp_path / "rows", [400], row_group=50)
+    loader = numpy_loader(rows, batch_size=4, transform=sum_of, transform_workers=2)
+    passing: Any = iter(loader)
+    first = next(passing)
+
+    def rest() -> int:
+        return sum(passing)
+
+    answer = in_a_fork(rest)
+    assert answer.startswith("ClosedError") and "fork" in answer, answer
+
+    def closed() -> str:
+        passing.close()
+        return "closed"
+
+    assert in_a_fork(closed) == '"closed"'
+    assert [first, *passing] == [sum(range(start, start + 4)) for start in range(0, 400, 4)]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_failing_transform_raises_at_the_place_of_its_batch(tmp_path: Path, workers: int) -> None:
     rows = write_files(tmp_path / "rows", [80], row_group=5)
@@ -248,8 +318,6 @@ def test_failing_transform_raises_at_the_place_of_its_batch(tmp_path: Path, work
 def test_damaged_page_is_an_error_behind_the_transformed_batches_before_it(tmp_path: Path, workers: int) -> None:
     rows = write_files(tmp_path / "rows", [100], row_group=20, write_page_checksum=True, compression="none")
     path = rows / "000.parquet"
-    import pyarrow.parquet as pq
-
     start = pq.ParquetFile(path).metadata.row_group(3).column(0).dictionary_page_offset
     written = bytearray(path.read_bytes())
     written[start + 60] ^= 1

@@ -174,6 +174,15 @@ def test_null_fills_and_marks(damaged):
         assert batch["image"][row].reshape(3, -1).T.tolist() == [[1, 2, 3]] * 256
 
 
+def test_bad_images_of_a_mixture_get_the_background_of_their_source(tmp_path):
+    def source(background):
+        path = written(tmp_path / f"{background}.parquet", [b"no image"] * 3)
+        return sm.Dataset(path, images=sm.Images("image", size=2, on_error="null", background=background))
+
+    images = images_of(sm.Mixture({name: source(name) for name in ("white", "gray")}, repeat=1))
+    assert sorted(pixels.mean() for pixels in images) == [128] * 3 + [255] * 3
+
+
 def test_null_images_can_be_filtered(tmp_path):
     payload = encoded(picture(1), "PNG")
     path = written(tmp_path / "x.parquet", [payload, None, payload, None])

@@ -35,6 +35,16 @@ class TestPaths:
         named = self.data_of(photos, ["1.jpg"], as_struct=as_struct, source="path", root=photos / "photos")
         assert images_of(named).shape == (1, 3, 16, 16)
 
+    def test_sources_of_a_mixture_have_roots_of_their_own(self, photos, tmp_path_factory):
+        other = tmp_path_factory.mktemp("other")
+        (other / "photos").mkdir()
+        (other / "photos" / "0.jpg").write_bytes(encoded(picture(9)))
+        sources = [self.data_of(root, ["photos/0.jpg"], as_struct=False, source="path") for root in (photos, other)]
+        # A name may be that of the directory.
+        mixed = images_of(sm.Mixture({photos.name: sources[0], "other": sources[1]}))
+        alone = [images_of(source)[0].tolist() for source in sources]
+        assert sorted(image.tolist() for image in mixed) == sorted(alone)
+
     @pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "photos/../../x.jpg", "file:///etc/passwd"])
     def test_path_that_leads_out_of_the_root_is_refused_by_name(self, photos, path):
         data = self.data_of(photos, [path], as_struct=True, source="path")
@@ -82,6 +92,17 @@ class TestPaths:
             server = f"http://127.0.0.1:{unused.getsockname()[1]}"
             sm.storage.configure(server, {"retry_timeout": 1})
             data = self.data_of(photos, [f"{server}/photo.jpg"], as_struct=False, source="url", on_error=on_error)
+            with pytest.raises(OSError):
+                batches_of(data, errors=sm.ErrorPolicy(rows="skip"))
+
+    @pytest.mark.parametrize("slash", ["", "/"])
+    def test_root_in_a_store_may_end_with_a_slash(self, photos, slash):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            server = f"http://127.0.0.1:{unused.getsockname()[1]}"
+            sm.storage.configure(server, {"retry_timeout": 1})
+            data = self.data_of(photos, ["1.jpg"], as_struct=False, source="path", root=f"{server}/photos{slash}")
+            # The store is asked for the image, and is out of reach.
             with pytest.raises(OSError):
                 batches_of(data, errors=sm.ErrorPolicy(rows="skip"))
 

@@ -8,6 +8,7 @@ use crate::{Dataset, Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use shardmill_formats::table::Statistics;
 use std::sync::Arc;
 
 /// Marks rows that pad the last step of an epoch.
@@ -137,7 +138,12 @@ fn refuse_known_nulls(dataset: &Dataset, columns: &[usize], converter: &Converte
             continue;
         }
         for file in dataset.files() {
-            let nulls: u64 = file.statistics(column, dataset.schema()).iter().flat_map(|known| known.null_counts.iter().flatten()).sum();
+            // Statistics count deleted rows as well.
+            let nulls = |known: &Statistics| -> u64 {
+                let blocks = known.null_counts.iter().enumerate().filter(|(block, _)| file.live_rows(*block).is_none());
+                blocks.filter_map(|(_, nulls)| *nulls).sum()
+            };
+            let nulls = file.statistics(column, dataset.schema()).as_ref().map_or(0, nulls);
             if nulls > 0 || (file.lacks(column) && file.num_rows() > 0) {
                 let (path, data_type) = (file.path.clone(), field.data_type().clone());
                 return Err(Error::KnownNulls { column: field.name().clone(), path, data_type, is_image: dataset.has_images(column) });

@@ -144,6 +144,15 @@ impl Error {
         }
     }
 
+    /// Whether fewer rows together may not have this error.
+    pub(crate) fn is_of_size(&self) -> bool {
+        match self {
+            Self::Assemble { .. } | Self::TooManyPixels { .. } | Self::HostMemory { .. } => true,
+            Self::Columns(error) => matches!(error.as_ref(), crate::columns::Error::PadMemory { .. }),
+            _ => false,
+        }
+    }
+
     /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {

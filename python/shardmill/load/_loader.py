@@ -419,6 +419,9 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
             for batch, rows, consumed in self._cutter.staged(batches):
                 if collate is not None:
                     batch = collate(batch)
+                if number != self._newest_pass:
+                    # Another thread or the function of the user began a newer pass, or moved the loader, during this call.
+                    raise position.superseded()
                 if consumed in notes:
                     self._note(notes.pop(consumed), epoch)
                 if self._position is not position:

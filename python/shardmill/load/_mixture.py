@@ -26,7 +26,7 @@ Source = Dataset | PathLike | Sequence[PathLike]
 class Mixture:
     """Rows of several data sets, for a ``Loader``. The source of each row depends only on the seed, on any number of ranks.
 
-    In every 1024 consecutive rows, each source has its share, rounded up or down, and an epoch has exact counts. Each
+    In each window of 1024 rows of a lane, each source has its share, rounded up or down, and an epoch has exact counts. Each
     source is read in its own order, or shuffled separately, and continues in the next epoch where it stopped: no row of a source
     is repeated before all of its rows have been drawn.
 
@@ -111,10 +111,11 @@ class Mixture:
         #: Used for packing.
         self._token_lengths = TokenLengths(self._row_plan, checked_threads(None))
         self._check_sources()
+        # Copies: the caller may go on to change its own.
         self._arguments = {
-            "weights": weights,
-            "repeat": repeat,
-            "choose": choose,
+            "weights": _copied(weights),
+            "repeat": _copied(repeat),
+            "choose": _copied(choose),
             "epoch_rows": epoch_rows,
             "interpolate": interpolate,
             "source_column": source_column,
@@ -143,8 +144,11 @@ class Mixture:
 
     @property
     def _is_filtered(self) -> bool:
-        """Whether some rows of the files may be filtered out."""
-        return any(source._is_filtered for source in self._sources.values())
+        """Whether some rows of the files may not be delivered: they are filtered out, or belong to a source that is not drawn."""
+        return any(
+            source._is_filtered or not self._blend.is_drawn(number)
+            for number, source in enumerate(self._sources.values())
+        )
 
     @property
     def num_rows(self) -> int:
@@ -295,6 +299,15 @@ def _rows(value: Any) -> int:
     if rows is None or not 0 <= rows <= 2**62:
         raise OptionError(f"epoch_rows must be an integer of at least 0, not {value!r}")
     return rows
+
+
+def _copied(values: Any) -> Any:
+    """Return a copy of numbers by name or in order, or of stages of them."""
+    if isinstance(values, Mapping):
+        return {name: _copied(value) for name, value in values.items()}
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        return [_copied(value) for value in values]
+    return values
 
 
 def _reopened(parts: dict[str, Any], arguments: dict[str, Any]) -> Mixture:

@@ -68,7 +68,11 @@ class LoaderPosition:
 
         Prefetched batches do not count. Calling it has no side effects; call it at the same step on all ranks.
         """
-        state = self._settings().state(self._position.epoch, self._position.consumed)
+        return self._state_at(self._position.epoch, self._position.consumed)
+
+    def _state_at(self, epoch: int, consumed: int) -> dict[str, Any]:
+        """Return the state at a position, which may be another than that of the next pass."""
+        state = self._settings().state(epoch, consumed)
         if self._packed is None:
             state = mixture_state.with_consumed(state, self._row_plan())
         return state if self._ledger.policy == "raise" else {**state, "bad_rows": self._ledger.state()}
@@ -139,7 +143,8 @@ class LoaderPosition:
         """
         steps = at_least("steps", steps, 0)
         position = _skipped(self._position, steps, self._plan, self._share(), is_constant=self._has_constant_epochs)
-        if position.epoch != self._position.epoch:
+        if position.epoch != self._position.epoch or self._position.consumed == 0:
+            # The bad rows of an epoch are kept until the next one begins.
             self._ledger.restart()
         self._position, self._asked = position, None
         self._newest_pass += 1
@@ -184,6 +189,8 @@ class LoaderPosition:
     def _normalize(self, position: Position) -> None:
         if position.consumed and self._plan(position.epoch).steps_left(position.consumed, self._share()) == 0:
             position.end_epoch()
+            # As any loaded position, it is not restarted.
+            position.is_loaded = True
 
     def _plan(self, epoch: int) -> _native.RowPlan:
         raise NotImplementedError

@@ -82,9 +82,9 @@ class Transforming:
                     break
                 waiting.append((future, rows, consumed))
                 if len(waiting) > 2 * self.workers:
-                    yield self._ready(waiting.popleft(), place)
+                    yield self._ready(pool, waiting.popleft(), place)
             while waiting:
-                yield self._ready(waiting.popleft(), place)
+                yield self._ready(pool, waiting.popleft(), place)
             if failure is not None:
                 raise failure
             is_done = True
@@ -92,9 +92,10 @@ class Transforming:
             close(batches)
             pool.close(is_done=is_done)
 
-    def _ready(self, waiting: tuple[Future[tuple[Any, int]], int, int], place: Place) -> Delivery:
+    def _ready(self, pool: WorkerPool, waiting: tuple[Future[tuple[Any, int]], int, int], place: Place) -> Delivery:
         from concurrent.futures.process import BrokenProcessPool
 
+        pool.check_process()
         future, rows, consumed = waiting
         begun = self._counters.clock()
         try:

@@ -157,7 +157,7 @@ impl PyDataset {
     /// The length of the rows of list columns whose rows are all equally long. It may read two blocks.
     fn list_lengths(&self, py: Python<'_>, columns: Vec<usize>) -> PyResult<BTreeMap<String, usize>> {
         let dataset = Arc::clone(&self.0);
-        interruptible(py, move |_cancel| Ok::<_, PyErr>(dataset.list_lengths(&columns)))
+        interruptible(py, move |_cancel| dataset.list_lengths(&columns).map_err(PyShardmillError::from))
     }
 
     #[getter]

@@ -27,8 +27,9 @@ use shardmill_load::packing::{AheadEpoch, PackSource, Packs, Passes};
 use shardmill_load::{AuditIds, BadRowPolicy, Dataset, OnBadRows, Pass, PassOptions, RowSet, expected_audit, rebuild_index, take};
 use shardmill_plan::Expression;
 use shardmill_plan::order::{Blend, Lanes, MixtureOptions, ORDER_VERSION, RowOrder, Steps, Tail};
+use shardmill_storage::Remembered;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The rows of an epoch, and their order; steps deal out these rows, or packs of them.
 #[pyclass(name = "RowPlan", module = "shardmill._native.load", frozen)]
@@ -37,7 +38,7 @@ pub(crate) struct PyRowPlan {
     pub(crate) rows: Arc<RowSet>,
     orders: Orders,
     /// The unmerged order of the last requested epoch.
-    order: Mutex<Option<(u64, Arc<RowOrder>)>>,
+    order: Remembered<Option<(u64, Arc<RowOrder>)>>,
     pub(crate) packed: Option<PacksOfEpoch>,
 }
 
@@ -290,7 +291,7 @@ impl PyRowPlan {
 
     /// Cached between calls: a state may be taken after every batch.
     pub(crate) fn order(&self, epoch: u64) -> Arc<RowOrder> {
-        let mut kept = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.order.lock();
         if let Some((_, order)) = kept.as_ref().filter(|(known, _)| *known == epoch) {
             return Arc::clone(order);
         }
@@ -339,7 +340,7 @@ impl PyRowPlan {
     /// Without packs.
     fn of(dataset: Arc<Dataset>, rows: Arc<RowSet>, mixture: Option<Arc<Mixture>>) -> Self {
         let orders = Orders { window_bytes: None, seed: 0, lanes: 1, mixture };
-        Self { dataset, rows, orders, order: Mutex::default(), packed: None }
+        Self { dataset, rows, orders, order: Remembered::default(), packed: None }
     }
 
     pub(crate) fn clone_of(&self) -> Self {

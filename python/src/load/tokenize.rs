@@ -2,12 +2,15 @@
 
 use super::dataset::PyDataset;
 use crate::arrow_data::ArrowArray;
+use crate::calls::Calls;
 use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::interrupt::raise_afterwards;
 use crate::tokens::PyTokenizer;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 use shardmill_engine::Cancel;
@@ -145,7 +148,7 @@ impl PyTokens {
                 let fields = sources.iter().filter_map(|source| dataset.0.schema().fields().get(*source));
                 let schema = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
                 let counts = CountsDirectory::new(counts.clone());
-                Arc::new(Function { function: Arc::clone(function), schema, outputs: columns.fields(), counts })
+                Arc::new(Function { function: Arc::clone(function), calls: Calls::new(), schema, outputs: columns.fields(), counts })
             }
         };
         Ok(PyDataset(Arc::new(dataset.0.with_derived(&derive, sources)?)))
@@ -156,6 +159,7 @@ impl PyTokens {
 #[derive(Debug)]
 struct Function {
     function: Arc<Py<PyAny>>,
+    calls: Calls,
     schema: SchemaRef,
     outputs: Vec<FieldRef>,
     counts: CountsDirectory,
@@ -177,10 +181,21 @@ impl Derive for Function {
         let columns = in_types.collect::<Result<Vec<_>, _>>().map_err(|error| failed(error.to_string()))?;
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|error| failed(error.to_string()))?;
         let call = |py: Python<'_>| -> PyResult<Vec<ArrayRef>> {
+            let _call = self.calls.enter(py)?;
             let lists = self.function.bind(py).call1((PyRecordBatch::new(batch),))?;
             lists.try_iter()?.map(|list| Ok(list?.extract::<ArrowArray>()?.array)).collect()
         };
-        let lists = Python::attach(call).map_err(|error| failed(format!("the function raised {error}")))?;
+        let called = |py: Python<'_>| {
+            call(py).map_err(|error| {
+                let reason = format!("the function raised {error}");
+                if !error.is_instance_of::<PyException>(py) {
+                    // Not a failure of the rows.
+                    raise_afterwards(error);
+                }
+                failed(reason)
+            })
+        };
+        let lists = Python::try_attach(called).ok_or_else(|| failed("the interpreter exits".to_owned()))??;
         check_lists(&lists, &self.outputs, rows)?;
         Ok(lists)
     }

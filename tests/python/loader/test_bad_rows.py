@@ -195,3 +195,12 @@ def test_limit_counts_the_bad_rows_before_a_resume(directory: Path) -> None:
     resumed.load_state_dict(stopped.state_dict())
     with pytest.raises(sm.BadRowLimitError, match=f"^{len(BAD):,} rows of the epoch"):
         list(resumed)
+
+
+def test_skip_at_the_start_of_an_epoch_does_not_count_the_bad_rows_of_the_last_one(directory: Path) -> None:
+    loader = numpy_loader(directory, batch_size=100, on_bad_rows="skip", max_bad_rows=len(BAD))
+    list(loader)
+    loader.skip(1)
+    assert loader.bad_rows == []
+    assert len(flat(loader)) == ROWS - len(BAD) - 100
+    assert len(loader.bad_rows) == len(BAD)

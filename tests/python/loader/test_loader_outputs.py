@@ -210,3 +210,12 @@ def test_writing_to_a_batch_changes_no_other(tmp_path: Path) -> None:
     assert next(passing)["id"].tolist() == [4, 5, 6, 7]
     assert isinstance(first["id"], torch.Tensor)
     assert sm.Dataset(path)[0] == {"id": 0}
+
+
+def test_nulls_of_a_source_that_is_not_drawn_are_not_refused(tmp_path: Path) -> None:
+    for name, values in (("a", range(10)), ("nulls", [None])):
+        pq.write_table(pa.table({"id": pa.array(values, pa.int64())}), tmp_path / f"{name}.parquet")
+    paths = {name: tmp_path / f"{name}.parquet" for name in ("a", "nulls")}
+    mixture = sm.Mixture(paths, weights={"a": 1, "nulls": 0}, epoch_rows=10)
+    [batch] = sm.Loader(mixture, output="numpy")
+    assert sorted(batch["id"].tolist()) == list(range(10))

@@ -151,6 +151,9 @@ def test_state_whose_rest_another_batch_size_would_drop_starts_the_next_epoch(tm
     loader.load_state_dict(state)
     assert loader.state_dict()["epoch"] == 1
     assert flat(loader) == list(range(18))
+    loader.load_state_dict(state)
+    assert ids_of(next(iter(loader))) == list(range(6))
+    assert flat(loader) == list(range(6, 18)), "after a load, each batch counts"
 
 
 def test_state_after_the_last_batch_is_a_whole_next_epoch(tmp_path: Path) -> None:
@@ -284,6 +287,44 @@ def test_older_iterator_that_has_delivered_all_ends_as_ever(tmp_path: Path) -> N
     assert list(first) == []
     assert flat(second) == list(range(8))
     assert loader.epoch == 2
+
+
+def test_pass_that_is_superseded_while_it_makes_a_batch_delivers_none(tmp_path: Path) -> None:
+    newer: list[Any] = []
+
+    def begin_again(batch: Any) -> Any:
+        # As another thread may during the call.
+        if not newer:
+            newer.append(iter(loader))
+        return batch
+
+    loader = numpy_loader(write_files(tmp_path, [20]), batch_size=4, transform=begin_again)
+    older = iter(loader)
+    for _ in range(2):
+        with pytest.raises(sm.SupersededError):
+            next(older)
+    assert loader.state_dict()["consumed"] == 0
+    assert flat(newer[0]) == list(range(20))
+    assert (loader.epoch, loader.state_dict()["consumed"]) == (1, 0)
+
+
+def test_load_while_a_batch_is_made_is_not_undone_by_that_batch(tmp_path: Path) -> None:
+    path = write_files(tmp_path, [20])
+    (state,) = states_after(path, 3, 1, batch_size=4)
+    is_loaded = False
+
+    def load(batch: Any) -> Any:
+        nonlocal is_loaded
+        if not is_loaded:
+            is_loaded = True
+            loader.load_state_dict(state)
+        return batch
+
+    loader = numpy_loader(path, batch_size=4, transform=load)
+    with pytest.raises(sm.SupersededError):
+        next(iter(loader))
+    assert loader.state_dict() == state
+    assert flat(loader) == list(range(12, 20))
 
 
 def test_iterator_of_before_a_load_is_refused(tmp_path: Path) -> None:

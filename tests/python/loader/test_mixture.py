@@ -5,6 +5,7 @@ import math
 import pickle
 from collections import Counter
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.csv
@@ -336,6 +337,14 @@ def test_pickled_loader_goes_on(tmp_path):
     mixture = sm.Mixture([write_source(tmp_path, 0, [30]), write_source(tmp_path, 1, [30])], weights=[3, 1])
     loader = sm.Loader(mixture, batch_size=8, output="numpy", shuffle=True)
     assert ids(pickle.loads(pickle.dumps(loader))) == ids(loader)
+
+
+def test_pickled_mixture_has_the_weights_of_the_call(tmp_path):
+    weights = {"s0": 3, "s1": 1}
+    paths = {name: write_source(tmp_path, at, [40]) for at, name in enumerate(weights)}
+    mixture = sm.Mixture(paths, weights=MappingProxyType(weights))
+    weights["s0"] = 1
+    assert pickle.loads(pickle.dumps(mixture)).counts() == mixture.counts() == {"s0": 60, "s1": 20}
 
 
 def changed(tmp_path, name):

@@ -20,6 +20,12 @@ def late(batch: object) -> object:
     return batch
 
 
+def briefly_late(batch: object) -> object:
+    """A transform that has not returned when its result is waited for."""
+    time.sleep(0.3)
+    return batch
+
+
 def test_block_that_takes_long_is_named() -> None:
     class Late(MemoryFileSystem):
         """Answers at once until the data set is open."""
@@ -66,6 +72,16 @@ def test_transform_in_another_process_is_named(tmp_path: Path) -> None:
 def test_time_that_means_nothing_is_refused(tmp_path: Path, seconds: object) -> None:
     with pytest.raises(sm.OptionError, match="stall_seconds"):
         numpy_loader(write_files(tmp_path, [1]), stall_seconds=seconds)
+
+
+@pytest.mark.parametrize("seconds", [1e30, pytest.param(10**400, id="more than a float"), float("inf")])
+def test_time_longer_than_locks_can_wait_means_never(tmp_path: Path, seconds: float) -> None:
+    loader = numpy_loader(
+        write_files(tmp_path, [10]), transform=briefly_late, transform_workers=1, stall_seconds=seconds
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", sm.StallWarning)
+        assert len(list(loader)) == 1
 
 
 def test_transform_in_this_process_is_named_when_it_returns(tmp_path: Path) -> None:

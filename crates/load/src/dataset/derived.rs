@@ -151,4 +151,82 @@ impl OpenFile {
             _ => Ok(None),
         }
     }
+
+    /// What the counts of a derived column follow from besides the contents of the file and the computation. Empty if all sources are texts of the file.
+    pub(crate) fn read_as(&self, column: usize) -> String {
+        match self.columns.get(column) {
+            Some(Origin::Derived { by, .. }) => read_as(by.sources()),
+            _ => String::new(),
+        }
+    }
+}
+
+/// The types that sources are read with, except for texts, and the values of those that are not in the file.
+fn read_as(sources: &[(Origin, FieldRef)]) -> String {
+    let described = sources.iter().enumerate().map(|(number, (origin, field))| {
+        let data_type = Some(type_name(field.data_type())).filter(|name| name != TEXT && name != BYTES);
+        let value = if let Origin::Constant(value) = origin { Some(format!("{value:?}")) } else { None };
+        if data_type.is_none() && value.is_none() {
+            return String::new();
+        }
+        format!("{number}: {} {}\n", data_type.unwrap_or_default(), value.unwrap_or_default())
+    });
+    described.collect()
+}
+
+const TEXT: &str = "text";
+const BYTES: &str = "bytes";
+
+/// A type by its values: how wide offsets are, and which values share their bytes, makes no difference. Metadata are no part of it.
+fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => TEXT.to_owned(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => BYTES.to_owned(),
+        DataType::Dictionary(_, value) => type_name(value),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => format!("[{}]", type_name(item.data_type())),
+        DataType::Map(entries, _) => format!("map {}", type_name(entries.data_type())),
+        DataType::Struct(fields) => {
+            let fields: Vec<String> = fields.iter().map(|field| format!("{:?}: {}", field.name(), type_name(field.data_type()))).collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::StringArray;
+    use arrow_schema::Field;
+    use std::collections::HashMap;
+
+    fn source(origin: Origin, data_type: DataType) -> (Origin, FieldRef) {
+        (origin, Arc::new(Field::new("x", data_type, true)))
+    }
+
+    fn messages(number: DataType, text: DataType) -> DataType {
+        let field = |name, data_type| Arc::new(Field::new(name, data_type, true));
+        let marked = Field::new("content", text, false).with_metadata(HashMap::from([("PARQUET:field_id".to_owned(), "7".to_owned())]));
+        DataType::List(field("item", DataType::Struct(vec![Arc::new(marked), field("number", number)].into())))
+    }
+
+    #[test]
+    fn texts_of_a_file_add_nothing_to_the_key_of_its_counts() {
+        let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        let types = [DataType::Utf8View, DataType::BinaryView, dictionary];
+        assert_eq!(read_as(&types.map(|data_type| source(Origin::File(0), data_type))), "");
+        assert_eq!(read_as(&[source(Origin::Absent, DataType::Utf8View)]), "");
+    }
+
+    #[test]
+    fn sources_that_are_read_with_other_types_or_values_are_told_apart() {
+        let of_type = |data_type| read_as(&[source(Origin::File(0), data_type)]);
+        let whole = of_type(messages(DataType::Int64, DataType::Utf8));
+        assert_eq!(whole, "0: [{\"content\": text, \"number\": Int64}] \n");
+        assert_eq!(whole, of_type(messages(DataType::Int64, DataType::LargeUtf8)));
+        assert_ne!(whole, of_type(messages(DataType::Float64, DataType::Utf8)));
+        let of_value = |value: &str| read_as(&[source(Origin::Constant(Arc::new(StringArray::from(vec![value]))), DataType::Utf8View)]);
+        assert_eq!(of_value("a"), of_value("a"));
+        assert_ne!(of_value("a"), of_value("b"));
+    }
 }

@@ -23,6 +23,8 @@ pub(super) struct ImageOrigin {
     pub(super) encoded: Arc<EncodedOrigin>,
     /// Rows of the data set in the files before this one.
     pub(super) first_row: u64,
+    /// What the paths of images are relative to, unless the options name another directory.
+    pub(super) root: Arc<str>,
     /// Of a mixture.
     pub(super) source: u64,
 }
@@ -67,7 +69,8 @@ impl Dataset {
         let files = self.files.iter().map(|file| {
             let origin = |column: Option<usize>| column.and_then(|column| file.columns.get(column)).cloned().unwrap_or(Origin::Absent);
             let own = Arc::new(EncodedOrigin { bytes: origin(encoded.bytes), path: origin(encoded.path) });
-            let origin = Origin::Image(ImageOrigin { images: Arc::clone(images), encoded: own, first_row, source: 0 });
+            let root = root_of(&file.path, &file.relative);
+            let origin = Origin::Image(ImageOrigin { images: Arc::clone(images), encoded: own, first_row, root, source: 0 });
             first_row += file.table.blocks().iter().map(|block| block.rows).sum::<u64>();
             let mut columns = file.columns.clone();
             if let Some(slot) = columns.get_mut(column) {
@@ -138,10 +141,7 @@ impl Dataset {
     pub(crate) fn image_place(&self, column: usize, file: usize, row: u64, round: u64) -> Option<(&Arc<Images>, ImagePlace<'_>)> {
         let file = self.files.get(file)?;
         let Some(Origin::Image(origin)) = file.columns.get(column) else { return None };
-        Some((
-            &origin.images,
-            ImagePlace { file: &file.path, relative: &file.relative, source: origin.source, row: origin.first_row + row, round, item: 0 },
-        ))
+        Some((&origin.images, ImagePlace { root: &origin.root, source: origin.source, row: origin.first_row + row, round, item: 0 }))
     }
 
     /// The images of a column in the first file that has them.
@@ -151,6 +151,15 @@ impl Dataset {
             _ => None,
         })
     }
+}
+
+/// The root of the data set of a file, whose path below it is `relative`.
+fn root_of(file: &str, relative: &str) -> Arc<str> {
+    let root = match file.strip_suffix(relative).unwrap_or_default() {
+        "" => ".",
+        root => Some(root.trim_end_matches('/')).filter(|root| !root.is_empty()).unwrap_or("/"),
+    };
+    root.into()
 }
 
 /// The items of lists.

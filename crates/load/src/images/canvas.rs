@@ -2,6 +2,7 @@
 //!
 //! The invariant: a row that fails leaves the canvas unchanged.
 
+use super::large;
 use super::memory::{HostMemory, LentValues};
 use super::source::{Cell, Encoded, Fault};
 use super::{ImagePlace, Images, Seeds};
@@ -9,20 +10,14 @@ use crate::{Error, Result};
 use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Int32Array, ListArray, UInt8Array, UInt16Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
-use shardmill_images::image_size;
 use shardmill_pixels::{Dtype, Renderer, Sides};
 use std::cell::RefCell;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::Arc;
 
 thread_local! {
     /// Keeps its buffers from image to image, and from superbatch to superbatch.
     static RENDERER: RefCell<Renderer> = RefCell::new(Renderer::default());
 }
-
-/// A larger image is decoded by one thread at a time, in memory that all threads share, so that a file of 89 megapixels costs its memory once.
-const LARGE_PIXELS: u64 = 16_000_000;
-
-static LARGE: LazyLock<Mutex<Renderer>> = LazyLock::new(Mutex::default);
 
 /// Pixels of one column.
 #[derive(Debug)]
@@ -112,11 +107,11 @@ impl Canvas {
 
     fn add_image(&mut self, images: &Images, cell: Encoded<'_>, place: ImagePlace<'_>, seeds: Seeds) -> std::result::Result<(), Fault> {
         let fills = images.options().fills_bad;
-        let payload = match images.options().source.payload(cell, place.file, place.relative) {
+        let payload = match images.options().source.payload(cell, place.root) {
             Ok(Some(payload)) => payload,
             Err(fault) if !fills || matches!(fault, Fault::Store(_)) => return Err(fault),
             Ok(None) | Err(_) => {
-                self.add_blank(fills, false);
+                self.add_blank(images, fills, false);
                 return Ok(());
             }
         };
@@ -125,17 +120,13 @@ impl Canvas {
         }
         let before = self.pixels.len();
         let mut shape = None;
-        let size = image_size(&payload).ok().filter(|size| u64::from(size.width) * u64::from(size.height) > LARGE_PIXELS);
         let mut render = |renderer: &mut Renderer| {
             renderer.render(&payload, images.rendering(), images.draw(place, seeds), |sides| {
                 shape = Some(sides);
                 self.pixels.grow(images.values_of(sides))
             })
         };
-        let rendered = match size {
-            Some(_) => render(&mut LARGE.lock().unwrap_or_else(PoisonError::into_inner)),
-            None => RENDERER.with_borrow_mut(render),
-        };
+        let rendered = if large::is_large(&payload) { render(&mut large::renderer()) } else { RENDERER.with_borrow_mut(render) };
         match (rendered, shape) {
             (Ok(()), Some(sides)) => self.end_row(sides, true, true),
             (outcome, _) => {
@@ -144,7 +135,7 @@ impl Canvas {
                 if !fills {
                     return Err(cause.into());
                 }
-                self.add_blank(true, false);
+                self.add_blank(images, true, false);
             }
         }
         Ok(())
@@ -159,7 +150,7 @@ impl Canvas {
                 self.mark_row(true, true);
             }
             Err(cause) if !images.options().fills_bad => return Err(cause.into()),
-            Err(_) => self.add_blank(true, false),
+            Err(_) => self.add_blank(images, true, false),
         }
         Ok(())
     }
@@ -169,13 +160,12 @@ impl Canvas {
         if self.lists.is_some() {
             return self.end_list(false);
         }
-        let fills = self.images.options().fills_bad;
-        self.add_blank(fills, false);
+        let images = Arc::clone(&self.images);
+        self.add_blank(&images, images.options().fills_bad, false);
     }
 
     /// An image of the background, or of zeros under a null.
-    fn add_blank(&mut self, is_present: bool, is_valid: bool) {
-        let images = Arc::clone(&self.images);
+    fn add_blank(&mut self, images: &Images, is_present: bool, is_valid: bool) {
         let sides = images.blank_sides();
         let out = self.pixels.grow(images.values_of(sides));
         if is_present {

@@ -3,6 +3,7 @@
 //! The invariant: the pixels of an image depend only on its bytes, the options and its [`Draw`].
 
 mod canvas;
+mod large;
 mod memory;
 mod rendering;
 mod source;
@@ -55,9 +56,8 @@ pub struct Images {
 /// Where a row is, for its draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImagePlace<'a> {
-    /// Path of its file, and that path below the root of its data set.
-    pub(crate) file: &'a str,
-    pub(crate) relative: &'a str,
+    /// The root of its data set.
+    pub(crate) root: &'a str,
     pub(crate) source: u64,
     /// Number in the files of its data set.
     pub(crate) row: u64,

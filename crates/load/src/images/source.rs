@@ -95,8 +95,8 @@ impl<'a> Encoded<'a> {
 }
 
 impl ImageSource {
-    /// The bytes of a cell; `None` if the cell is null. `file` and `relative` are the path of its file, and that path below the root of the data set.
-    pub(super) fn payload<'a>(&self, cell: Encoded<'a>, file: &str, relative: &str) -> Result<Option<Cow<'a, [u8]>>, Fault> {
+    /// The bytes of a cell; `None` if the cell is null. `root` is that of the data set.
+    pub(super) fn payload<'a>(&self, cell: Encoded<'a>, root: &str) -> Result<Option<Cow<'a, [u8]>>, Fault> {
         let path = match (cell.bytes, cell.path) {
             (Some(bytes), _) => return Ok(Some(Cow::Borrowed(bytes))),
             (None, None) => return Ok(None),
@@ -104,14 +104,16 @@ impl ImageSource {
         };
         let opened = match self {
             Self::Bytes => return Err(format!("its bytes are null, and it names the file {path:?}; source=\"path\" reads it").into()),
-            Self::Path { root } => {
+            Self::Path { root: named } => {
                 check_path(path)?;
                 if path.starts_with(['/', '\\']) || path.contains("://") || path.split(['/', '\\']).any(|part| part == "..") {
                     return Err(format!("the path {path:?} leads out of the root").into());
                 }
-                let root = root.as_deref().unwrap_or_else(|| file.strip_suffix(relative).unwrap_or_default().trim_end_matches('/'));
+                let root = named.as_deref().unwrap_or(root);
                 let root = if root.is_empty() { "." } else { root };
-                Roots::new(&[], &[root.to_owned()]).open(&format!("{root}/{path}"))
+                // An object store takes a second slash for a part of the name.
+                let slash = if root.ends_with('/') { "" } else { "/" };
+                Roots::new(&[], &[root.to_owned()]).open(&format!("{root}{slash}{path}"))
             }
             Self::Url if is_remote(path) => store_of(path).and_then(|store| store.open(path)),
             Self::Url => return Err(format!("{path:?} is not a URL").into()),

@@ -13,9 +13,10 @@ use crate::{Dataset, Result, RowSet};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{Lanes, RowOrder};
 use shardmill_plan::packing::{LaneCursor, LanePiece, LaneRows, Mark, NoPack, Packing, Strategy};
+use shardmill_storage::Remembered;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Rows that are packed together, if they are not concatenated. Must never change: a different value would produce different packs.
 pub const PACK_WINDOW_ROWS: u64 = 65_536;
@@ -44,7 +45,7 @@ pub struct AheadPacks {
     packing: Packing,
     counts: RowCounts,
     /// Positions that cursors have passed, by lane and pack.
-    marks: Mutex<HashMap<u64, BTreeMap<u64, Mark>>>,
+    marks: Remembered<HashMap<u64, BTreeMap<u64, Mark>>>,
 }
 
 /// Consecutive places of the global sequence of packs.
@@ -68,7 +69,7 @@ impl AheadPacks {
         counts: RowCounts,
     ) -> Self {
         let (dataset, rows) = (Arc::clone(dataset), Arc::clone(rows));
-        Self { dataset, rows, order, passes, row_lanes, packing, counts, marks: Mutex::default() }
+        Self { dataset, rows, order, passes, row_lanes, packing, counts, marks: Remembered::default() }
     }
 
     /// The rows of a pass, whose blocks the order schedules.
@@ -148,7 +149,7 @@ impl AheadPacks {
     }
 
     fn mark_before(&self, lane: u64, pack: u64) -> Mark {
-        let marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = self.marks.lock();
         let before = marks.get(&lane).and_then(|marks| marks.range(..=pack).next_back());
         before.map_or_else(Mark::default, |(_, mark)| *mark)
     }
@@ -156,7 +157,7 @@ impl AheadPacks {
     /// One mark for each run of rows that is counted together is enough.
     fn remember(&self, lane: u64, cursor: &LaneCursor) {
         let Some(mark) = cursor.mark() else { return };
-        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = self.marks.lock();
         let marks = marks.entry(lane).or_default();
         let is_far = |last: &Mark| last.pass != mark.pass || mark.row.saturating_sub(last.row) >= MIXED_ROWS;
         if marks.range(..=mark.pack).next_back().is_none_or(|(_, last)| is_far(last)) {

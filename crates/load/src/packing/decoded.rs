@@ -8,14 +8,15 @@ use crate::row_set::RowBlock;
 use crate::tokenize::{BlockKey, TokenCounts, TokenTotals, add_totals};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
+use shardmill_storage::Remembered;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// With more, the oldest blocks are given up, and decoded again when they are delivered. A block without tokens is never delivered.
 const MOST_BYTES: usize = 256 << 20;
 
 #[derive(Debug, Default)]
-pub(crate) struct DecodedBlocks(Mutex<State>);
+pub(crate) struct DecodedBlocks(Remembered<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -36,7 +37,7 @@ struct Decoded {
 impl DecodedBlocks {
     /// `totals` are those of the rows, which count once they are taken.
     pub(super) fn add(&self, block: usize, rows: RecordBatch, totals: TokenTotals) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.remove(block);
         let number = state.next;
         state.next += 1;
@@ -51,17 +52,13 @@ impl DecodedBlocks {
     }
 
     pub(crate) fn take(&self, block: usize) -> Option<RecordBatch> {
-        let Decoded { rows, totals, .. } = self.lock().remove(block)?;
+        let Decoded { rows, totals, .. } = self.0.lock().remove(block)?;
         add_totals(totals);
         Some(rows)
     }
 
     pub(crate) fn clear(&self) {
-        *self.lock() = State::default();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock() = State::default();
     }
 }
 
@@ -82,11 +79,11 @@ pub(super) fn decoded(
     source: LengthsSource,
     kept: Option<&TokenCounts>,
 ) -> Option<(Vec<u32>, RecordBatch)> {
-    let LengthsSource::Lists { nulls_are_empty, .. } = source else { return None };
+    let LengthsSource::Lists { column, nulls_are_empty } = source else { return None };
     let file = dataset.files().get(block.place.file)?;
     let places = || (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place });
     if let Some(kept) = kept
-        && places().all(|place| kept.of(&BlockKey::of(file, place)).is_some())
+        && places().all(|place| kept.of(&BlockKey::of(file, column, place)).is_some())
     {
         return None;
     }
@@ -102,7 +99,7 @@ pub(super) fn decoded(
     let mut left = counts.as_slice();
     for place in places() {
         let (own, rest) = left.split_at_checked(usize::try_from(dataset.num_rows_of(place)).ok()?)?;
-        kept.add(BlockKey::of(file, place), &file.relative, Arc::from(own));
+        kept.add(BlockKey::of(file, column, place), &file.relative, Arc::from(own));
         left = rest;
     }
     let Some(selection) = selection else { return Some((counts, rows)) };

@@ -35,6 +35,14 @@ pub enum LengthsSource {
     Stated { column: usize },
 }
 
+impl LengthsSource {
+    pub(super) fn column(self) -> usize {
+        match self {
+            Self::Lists { column, .. } | Self::Stated { column } => column,
+        }
+    }
+}
+
 impl Lengths {
     /// # Errors
     /// When the column cannot be read, contains a null or an invalid token count.
@@ -137,7 +145,7 @@ fn counted(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, so
     let Some(file) = dataset.files().get(block.place.file) else { return Ok(Vec::new()) };
     let mut found: Vec<u32> = Vec::with_capacity(usize::try_from(block.rows).unwrap_or_default());
     for place in (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place }) {
-        let key = BlockKey::of(file, place);
+        let key = BlockKey::of(file, source.column(), place);
         let of_place = match counts.of(&key) {
             Some(known) => known,
             None => match of_whole_block(dataset, place, source) {
@@ -165,9 +173,7 @@ pub(super) fn of_whole_block(dataset: &Dataset, place: BlockOf, source: LengthsS
 }
 
 fn of_block(dataset: &Dataset, rows: &RowSet, number: usize, block: &RowBlock, source: LengthsSource) -> Result<Vec<u32>> {
-    let column = match source {
-        LengthsSource::Lists { column, .. } | LengthsSource::Stated { column } => column,
-    };
+    let column = source.column();
     let batch = match block.count {
         1 => dataset.read(block.place, &[column], block.selection.as_ref())?,
         count => dataset.read_run(block.place, count, &[column])?,

@@ -8,9 +8,10 @@ use super::lengths::{check_type, of_block_kept};
 use crate::tokenize::{TokenCounts, totals_of};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::{Cancel, run_in_order};
+use shardmill_storage::Remembered;
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The counts of more rows are not kept in memory.
 const KEPT_ROWS: usize = 16 << 20;
@@ -28,7 +29,7 @@ pub struct RowCounts {
     /// By file.
     stores: Arc<Vec<Option<Arc<TokenCounts>>>>,
     warnings: Vec<String>,
-    known: Mutex<Known>,
+    known: Remembered<Known>,
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +61,7 @@ impl RowCounts {
         };
         let warnings = stores.iter().flatten().flat_map(|counts| counts.take_warnings()).collect();
         let (dataset, rows, columns) = (Arc::clone(dataset), Arc::clone(rows), columns.to_vec());
-        let (decoded, stores, known) = (Arc::default(), Arc::new(stores), Mutex::default());
+        let (decoded, stores, known) = (Arc::default(), Arc::new(stores), Remembered::default());
         Ok(Self { dataset, rows, source, columns, threads, decoded, stores, warnings, known })
     }
 
@@ -77,7 +78,7 @@ impl RowCounts {
 
     /// Of a block, if they are at hand.
     pub(super) fn known(&self, block: usize) -> Option<Arc<[u32]>> {
-        self.lock().counts.get(&block).cloned()
+        self.known.lock().counts.get(&block).cloned()
     }
 
     /// What is delivered next.
@@ -101,14 +102,14 @@ impl RowCounts {
     /// delivered next.
     pub(super) fn of(&self, blocks: &[usize], is_next: bool, cancel: &Cancel) -> Result<HashMap<usize, Arc<[u32]>>> {
         let mut found: HashMap<usize, Arc<[u32]>> = {
-            let known = self.lock();
+            let known = self.known.lock();
             blocks.iter().filter_map(|block| Some((*block, Arc::clone(known.counts.get(block)?)))).collect()
         };
         let mut missing: Vec<usize> = blocks.iter().copied().filter(|block| !found.contains_key(block)).collect();
         missing.sort_unstable();
         missing.dedup();
         for (block, counts) in missing.iter().zip(self.counted(&missing, is_next, cancel)?) {
-            self.lock().add(*block, &counts);
+            self.known.lock().add(*block, &counts);
             found.insert(*block, counts);
         }
         Ok(found)
@@ -117,7 +118,7 @@ impl RowCounts {
     /// The sum of the token counts of all rows of these blocks.
     pub(super) fn total(&self, blocks: &[usize], cancel: &Cancel) -> Result<u64> {
         let known = |blocks: &[usize]| -> Option<u64> {
-            let known = self.lock();
+            let known = self.known.lock();
             blocks.iter().map(|block| known.totals.get(block).copied()).sum()
         };
         if let Some(total) = known(blocks) {
@@ -155,10 +156,6 @@ impl RowCounts {
             found.push(counts??);
         }
         Ok(found)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

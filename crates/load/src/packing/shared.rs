@@ -54,7 +54,7 @@ pub(super) fn count_together(
             distinct.push(Arc::clone(counts));
         }
     }
-    let mut left = groups(dataset, rows, stores);
+    let mut left = groups(dataset, rows, stores, source.column());
     let (mut pause, mut since, mut is_patient) = (FIRST_LOOK, Instant::now(), true);
     while !left.is_empty() {
         let before = left.len();
@@ -66,7 +66,7 @@ pub(super) fn count_together(
         for counts in &distinct {
             counts.refresh(cancel)?;
         }
-        left.retain(|group| group.blocks.iter().any(|place| is_missing(dataset, &group.counts, *place)));
+        left.retain(|group| group.blocks.iter().any(|place| is_missing(dataset, &group.counts, source.column(), *place)));
         if left.len() < before {
             (pause, since) = (FIRST_LOOK, Instant::now());
         } else if since.elapsed() > PATIENCE {
@@ -87,12 +87,12 @@ pub(super) fn count_together(
 }
 
 /// The blocks without counts, in an order that begins elsewhere in each process.
-fn groups(dataset: &Dataset, rows: &RowSet, stores: &[Option<Arc<TokenCounts>>]) -> Vec<Group> {
+fn groups(dataset: &Dataset, rows: &RowSet, stores: &[Option<Arc<TokenCounts>>], column: usize) -> Vec<Group> {
     let mut groups: BTreeMap<(u64, usize), Group> = BTreeMap::new();
     for block in rows.blocks() {
         let (Some(file), Some(Some(counts))) = (dataset.files().get(block.place.file), stores.get(block.place.file)) else { continue };
         for place in (0..block.count).map(|offset| BlockOf { block: block.place.block + offset, ..block.place }) {
-            let key = BlockKey::of(file, place);
+            let key = BlockKey::of(file, column, place);
             if counts.of(&key).is_none() {
                 let number = key.group(file.table.blocks().len());
                 let new = || Group { counts: Arc::clone(counts), number, blocks: Vec::new() };
@@ -106,8 +106,8 @@ fn groups(dataset: &Dataset, rows: &RowSet, stores: &[Option<Arc<TokenCounts>>])
     groups
 }
 
-fn is_missing(dataset: &Dataset, counts: &TokenCounts, place: BlockOf) -> bool {
-    dataset.files().get(place.file).is_some_and(|file| counts.of(&BlockKey::of(file, place)).is_none())
+fn is_missing(dataset: &Dataset, counts: &TokenCounts, column: usize, place: BlockOf) -> bool {
+    dataset.files().get(place.file).is_some_and(|file| counts.of(&BlockKey::of(file, column, place)).is_none())
 }
 
 #[derive(Clone)]
@@ -150,7 +150,7 @@ impl Counting {
         for place in &group.blocks {
             self.cancel.check()?;
             let Some(file) = self.dataset.files().get(place.file) else { continue };
-            let key = BlockKey::of(file, *place);
+            let key = BlockKey::of(file, self.source.column(), *place);
             if group.counts.of(&key).is_some() {
                 continue;
             }

@@ -152,6 +152,11 @@ impl Blocks {
         self.changed.notify_all();
     }
 
+    /// A superbatch is delivered in this many parts.
+    pub(super) fn divided(&self, parts: usize) {
+        self.lock().superbatches_ahead += parts.saturating_sub(1);
+    }
+
     fn begin(&self, scheduled: usize) -> bool {
         match self.lock().entries.get_mut(&scheduled) {
             Some(entry) if matches!(entry.slot, Slot::Planned) => {

@@ -125,10 +125,10 @@ impl Metrics {
         self.spent(self.nanoseconds(stage), call)
     }
 
-    /// The last stage: what it returns is a superbatch that is ready.
-    pub(super) fn converting<T>(&self, call: impl FnOnce() -> T) -> T {
+    /// The last stage: what it returns is a superbatch that is ready, or an error.
+    pub(super) fn converting<T, E>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let result = self.timed(Stage::Convert, call);
-        self.superbatches.fetch_add(1, Ordering::Relaxed);
+        self.superbatches.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
         result
     }
 

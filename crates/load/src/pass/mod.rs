@@ -18,6 +18,8 @@ mod gather;
 mod metrics;
 mod render;
 mod superbatches;
+#[cfg(test)]
+mod tests;
 
 pub use audit::{Audit, AuditIds, expected as expected_audit};
 pub use bad_rows::{BadRow, BadRowPolicy, OnBadRows};
@@ -40,6 +42,7 @@ use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
 use shardmill_plan::order::{RowOrder, Steps};
 use shardmill_plan::packing::PackPlan;
 use std::collections::{HashMap, VecDeque};
+use std::iter::{once, repeat};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use superbatches::{Planner, SuperbatchPlan, row_bytes};
@@ -326,10 +329,13 @@ impl Work {
             match self.rows_of(&plan).and_then(|rows| self.superbatch(rows, &plan, finish)) {
                 Ok(superbatch) => made.superbatches.push((bytes, superbatch)),
                 Err(error) => {
-                    let (before, failure) = self.up_to_failure(&plan, error, finish);
-                    made.superbatches.extend(before.into_iter().map(|superbatch| (0, superbatch)));
-                    made.failure = Some(failure);
-                    break;
+                    let (alone, failure) = self.up_to_failure(&plan, error, finish);
+                    self.blocks.divided(alone.len());
+                    made.superbatches.extend(once(bytes).chain(repeat(0)).zip(alone));
+                    made.failure = failure;
+                    if made.failure.is_some() {
+                        break;
+                    }
                 }
             }
         }
@@ -350,16 +356,17 @@ impl Work {
         Ok(Superbatch { batches: delivered.batches, content, bad_rows: delivered.bad_rows, audits })
     }
 
-    /// An error belongs to its batch, and those before it are good: they are assembled again, one by one. `error` is that of the whole superbatch.
+    /// An error belongs to its batch, and those before it are good: they are assembled again, one by one. `error` is that of the whole superbatch. If it
+    /// is one of its size, all batches may be good.
     fn up_to_failure<T>(
         &self,
         plan: &SuperbatchPlan,
         error: Error,
         finish: &impl Fn(RecordBatch, &[BatchRows]) -> Result<T>,
-    ) -> (Vec<Superbatch<T>>, Error) {
+    ) -> (Vec<Superbatch<T>>, Option<Error>) {
         let mut before = Vec::new();
         if plan.batches.len() < 2 {
-            return (before, error);
+            return (before, Some(error));
         }
         let mut decoded: HashMap<usize, Arc<RecordBatch>> = HashMap::new();
         for alone in plan.each_batch(&self.order, self.plan_of_packs()) {
@@ -380,10 +387,10 @@ impl Work {
             })();
             match made {
                 Ok(superbatch) => before.push(superbatch),
-                Err(error) => return (before, error),
+                Err(error) => return (before, Some(error)),
             }
         }
-        (before, error)
+        (before, Some(error).filter(|error| !error.is_of_size()))
     }
 
     fn plan_of_packs(&self) -> Option<&PackPlan> {

@@ -155,9 +155,11 @@ impl Planner {
         }
     }
 
-    /// Why the last job was the last one, if the epoch has not ended.
+    /// Why the last job was the last one, if the epoch has not ended. Nothing is planned after it.
     pub(super) fn take_failure(&mut self) -> Option<Error> {
-        self.failure.take()
+        let failure = self.failure.take()?;
+        self.consumed = self.steps.lanes.num_rows();
+        Some(failure)
     }
 
     /// Whether consecutive batches of this rank are adjacent in file order, in blocks of many batches.
@@ -319,14 +321,18 @@ fn small(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// Decoded bytes of a row: the mean over the first blocks of each source; reading the metadata of all blocks would take too long.
+/// Decoded bytes of a row: the mean over some blocks of each source; reading the metadata of all blocks would take too long. Blocks count by their
+/// size, because many short rows must not make superbatches that are too large where rows are long.
 pub(super) fn row_bytes(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usize]) -> u64 {
     const SAMPLE: usize = 64;
     let mean = |blocks: &[RowBlock]| {
-        let sample = || blocks.iter().take(SAMPLE);
-        let bytes: u64 = sample().map(|block| block.whole_bytes(dataset, columns)).sum();
-        let all: u64 = sample().map(RowBlock::whole_rows).sum();
-        bytes.div_ceil(all.max(1))
+        let (mut all, mut weighted) = (0u128, 0u128);
+        for block in blocks.iter().step_by(blocks.len().div_ceil(SAMPLE).max(1)) {
+            let bytes = u128::from(block.whole_bytes(dataset, columns));
+            all += bytes;
+            weighted = weighted.saturating_add(bytes * bytes / u128::from(block.whole_rows().max(1)));
+        }
+        u64::try_from(weighted.div_ceil(all.max(1))).unwrap_or(u64::MAX)
     };
     let Some(mixture) = order.mixture() else { return mean(rows.blocks()) };
     let bytes = mixture.shares().map(|(blocks, rows_of_source)| {
@@ -391,6 +397,15 @@ mod tests {
                 prop_assert!(retired.iter().all(|scheduled| known.contains(scheduled)));
             }
         }
+    }
+
+    #[test]
+    fn nothing_is_planned_after_a_failure() {
+        let mut planner = planners(&[100], None, 1, 8, 1, 0, Tail::Uneven).remove(0);
+        planner.failure = Some(Error::NoSuchFormat { name: "x".to_owned() });
+        assert!(planner.next_job().is_none());
+        assert!(planner.take_failure().is_some());
+        assert!(planner.next_job().is_none() && planner.take_failure().is_none());
     }
 
     #[test]

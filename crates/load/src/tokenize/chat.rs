@@ -2,7 +2,7 @@
 
 use super::Fault;
 use super::json::json;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::ArrayRef;
 use serde_json::{Map, Value as Json};
 use shardmill_tokens::{ChatTemplate, Conversation, Rendered, Result};
 
@@ -40,10 +40,19 @@ impl Chat {
 
     pub(super) fn render(&self, conversation: &Conversation, wants_answers: bool) -> Result<Rendered> {
         let template = self.template_of(conversation);
-        match self.spans {
-            AssistantSpans::Prefix if wants_answers => template.render_by_prefix(conversation),
-            _ => template.render(conversation),
+        if !wants_answers {
+            return template.render_text(conversation, None);
         }
+        match self.spans {
+            AssistantSpans::Prefix => template.render_by_prefix(conversation),
+            AssistantSpans::Generation => template.render(conversation),
+        }
+    }
+
+    /// The messages and the `completion` after them.
+    pub(super) fn render_completion(&self, conversation: &Conversation, completion: &Json, wants_answers: bool) -> Result<Rendered> {
+        let template = self.template_of(conversation);
+        if wants_answers { template.render_completion(conversation, completion) } else { template.render_text(conversation, Some(completion)) }
     }
 }
 
@@ -72,8 +81,10 @@ impl RowMessages {
             return Ok(None);
         }
         let optional = |column: &Option<(usize, ArrayRef)>, name| {
-            let (source, column) = column.as_ref().filter(|(_, column)| column.is_valid(row))?;
-            Some(value(column, row, name).map_err(|fault| fault.in_source(*source)))
+            let (source, column) = column.as_ref()?;
+            let found = value(column, row, name).map_err(|fault| fault.in_source(*source));
+            // Also of a column of nulls alone, and of JSON.
+            Some(found).filter(|found| !found.as_ref().is_ok_and(Json::is_null))
         };
         Ok(Some(Conversation {
             messages,

@@ -1,8 +1,8 @@
 //! The number of tokens of each row of a block, kept as Parquet files, so that a corpus is counted once.
 //!
-//! A block is known by the contents of its file, so files that are renamed or copied keep their counts, and a file that is rewritten loses them. The
-//! invariant: the files are a cache. What cannot be read is counted again, what cannot be written is kept in memory, and each row that is delivered
-//! is compared with its count by [`crate::packing`].
+//! A block is known by the contents of its file, and by the types that sources other than texts are read with. So files that are renamed or copied keep their
+//! counts, and a file that is rewritten, or whose numbers are read with another type, is counted again. The invariant: the files are a cache. What cannot be
+//! read is counted again, what cannot be written is kept in memory, and each row that is delivered is compared with its count by [`crate::packing`].
 //!
 //! Processes that count at the same time share the work by groups of blocks. The process that holds the claim of a group counts those of its blocks that are
 //! not published, and gives the claim up once they are.
@@ -16,10 +16,10 @@ use arrow_array::{Array as _, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use shardmill_engine::Cancel;
 use shardmill_formats::parquet::{ParquetCompression, ParquetWriter, ParquetWriterOptions};
-use shardmill_storage::{AnyDisk, Claim, Claimed, Claims, Disk as _, Replace, Unpublished, create_directory, local_path, store_of};
+use shardmill_storage::{AnyDisk, Claim, Claimed, Claims, Disk as _, Remembered, Replace, Unpublished, create_directory, local_path, store_of};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
@@ -40,7 +40,7 @@ const GROUPS: u64 = 1024;
 /// Files may be merged while they are listed, and are then listed again.
 const LISTINGS: usize = 8;
 
-/// A block of a file with certain contents. Counts of another number of rows are not those of the block.
+/// A block of a file with certain contents, as the sources of the tokens are read. Counts of another number of rows are not those of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKey {
     size: u64,
@@ -51,10 +51,11 @@ pub struct BlockKey {
 
 impl BlockKey {
     #[must_use]
-    pub fn of(file: &OpenFile, place: BlockOf) -> Self {
+    pub fn of(file: &OpenFile, column: usize, place: BlockOf) -> Self {
         let mut digest = Xxh3Default::new();
         digest.update(&file.table.digest().to_le_bytes());
         file.table.blocks().iter().for_each(|block| digest.update(&block.rows.to_le_bytes()));
+        digest.update(file.read_as(column).as_bytes());
         let rows = file.table.blocks().get(place.block).map_or(0, |block| block.rows);
         Self { size: file.size, digest: digest.digest128().to_le_bytes(), block: u32::try_from(place.block).unwrap_or(u32::MAX), rows }
     }
@@ -71,20 +72,20 @@ impl BlockKey {
 #[derive(Debug)]
 pub struct CountsDirectory {
     directory: Option<String>,
-    counts: Mutex<Option<Arc<TokenCounts>>>,
+    counts: Remembered<Option<Arc<TokenCounts>>>,
 }
 
 impl CountsDirectory {
     /// `None` if counts are not kept.
     #[must_use]
     pub fn new(directory: Option<String>) -> Self {
-        Self { directory, counts: Mutex::default() }
+        Self { directory, counts: Remembered::default() }
     }
 
     /// # Errors
     /// As [`TokenCounts::open`].
     pub fn open(&self, cancel: &Cancel) -> Result<Option<Arc<TokenCounts>>> {
-        let mut counts = lock(&self.counts);
+        let mut counts = self.counts.lock();
         if counts.is_none()
             && let Some(directory) = &self.directory
         {
@@ -98,14 +99,14 @@ impl CountsDirectory {
 #[derive(Debug)]
 pub struct TokenCounts {
     directory: String,
-    known: Mutex<HashMap<BlockKey, Arc<[u32]>>>,
+    known: Remembered<HashMap<BlockKey, Arc<[u32]>>>,
     /// Blocks that files say have no tokens.
-    empty: Mutex<HashSet<BlockKey>>,
+    empty: Remembered<HashSet<BlockKey>>,
     /// Names of the files whose counts are known.
-    files: Mutex<HashSet<String>>,
+    files: Remembered<HashSet<String>>,
     claims: Claims,
-    pending: Mutex<Pending>,
-    warnings: Mutex<Vec<String>>,
+    pending: Remembered<Pending>,
+    warnings: Remembered<Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -117,6 +118,12 @@ struct Pending {
     claims: Vec<Claim>,
     /// After a failure nothing more is written.
     is_off: bool,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self { entries: Vec::new(), counts: 0, since: Instant::now(), claims: Vec::new(), is_off: false }
+    }
 }
 
 /// What was read from files.
@@ -132,17 +139,16 @@ impl TokenCounts {
     /// The counts in the files of `directory`, which need not exist.
     ///
     /// # Errors
-    /// When two files disagree about a block.
+    /// When two files disagree about a block, or the run is stopped.
     pub fn open(directory: &str, cancel: &Cancel) -> Result<Self> {
-        let pending = Pending { entries: Vec::new(), counts: 0, since: Instant::now(), claims: Vec::new(), is_off: false };
         let counts = Self {
             directory: directory.to_owned(),
-            known: Mutex::default(),
-            empty: Mutex::default(),
-            files: Mutex::default(),
+            known: Remembered::default(),
+            empty: Remembered::default(),
+            files: Remembered::default(),
             claims: Claims::new(&format!("{directory}/claims")),
-            pending: Mutex::new(pending),
-            warnings: Mutex::default(),
+            pending: Remembered::default(),
+            warnings: Remembered::default(),
         };
         let found = counts.read_new_files(cancel)?;
         if found.whole.len() > MOST_FILES {
@@ -162,7 +168,7 @@ impl TokenCounts {
     /// Reads the files that were not read before.
     fn read_new_files(&self, cancel: &Cancel) -> Result<Found> {
         // A thread that waits for this lock needs the counts that are being read.
-        let mut files = lock(&self.files);
+        let mut files = self.files.lock();
         let mut found = Found::default();
         for _ in 0..LISTINGS {
             let names = AnyDisk::default().list(&self.directory).unwrap_or_default();
@@ -189,7 +195,11 @@ impl TokenCounts {
     /// Reads files, unless they cannot be read together.
     fn read_files(&self, paths: &[String], found: &mut Found, cancel: &Cancel) -> Result<bool> {
         let options = DatasetOptions { skip_bad_files: true, text_schema: None, ..DatasetOptions::new(paths.to_vec(), Some(Format::Parquet)) };
-        let Ok(dataset) = Dataset::open(&options, cancel) else { return Ok(false) };
+        let Ok(dataset) = Dataset::open(&options, cancel) else {
+            // A look that is interrupted says nothing about the files.
+            cancel.check()?;
+            return Ok(false);
+        };
         let names = ["size", "digest", "block", "tokens", "counts", "file"].map(str::to_owned);
         let columns = dataset.columns(&names);
         if columns.is_err() && !dataset.files().is_empty() {
@@ -207,6 +217,7 @@ impl TokenCounts {
                 Ok(rows) => self.read(&rows, path, &mut found.entries)?,
                 Err(_merged) if is_gone(path) => false,
                 Err(error) => {
+                    cancel.check()?;
                     self.warn(format!("the token counts in {path} are ignored: {error}"));
                     false
                 }
@@ -237,7 +248,7 @@ impl TokenCounts {
 
     /// Gives the claim of a group up as soon as all that was added is published.
     pub(crate) fn release(&self, claim: Claim) {
-        let mut pending = lock(&self.pending);
+        let mut pending = self.pending.lock();
         pending.claims.push(claim);
         if pending.claims.len() >= PUBLISHED_CLAIMS {
             self.publish_pending(&mut pending);
@@ -251,17 +262,17 @@ impl TokenCounts {
 
     #[must_use]
     pub fn of(&self, key: &BlockKey) -> Option<Arc<[u32]>> {
-        lock(&self.known).get(key).cloned()
+        self.known.lock().get(key).cloned()
     }
 
     /// Adds the counts of a block of `path`, and publishes what has come together now and then.
     pub fn add(&self, key: BlockKey, path: &str, counts: Arc<[u32]>) {
-        let mut pending = lock(&self.pending);
-        if !(is_empty(&counts) && lock(&self.empty).contains(&key)) {
+        let mut pending = self.pending.lock();
+        if !(is_empty(&counts) && self.empty.lock().contains(&key)) {
             pending.counts += counts.len();
             pending.entries.push((key, path.to_owned()));
         }
-        lock(&self.known).insert(key, counts);
+        self.known.lock().insert(key, counts);
         if pending.counts >= PUBLISHED_COUNTS || pending.since.elapsed() >= PUBLISHED_EACH {
             self.publish_pending(&mut pending);
         }
@@ -269,12 +280,12 @@ impl TokenCounts {
 
     /// Publishes all counts that were added.
     pub fn publish(&self) {
-        self.publish_pending(&mut lock(&self.pending));
+        self.publish_pending(&mut self.pending.lock());
     }
 
     /// What went wrong since the last call.
     pub fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut *lock(&self.warnings))
+        std::mem::take(&mut *self.warnings.lock())
     }
 
     /// Returns whether the counts of every row are known now. A block without tokens is not read again for its packs, so nothing would tell that its counts
@@ -297,7 +308,7 @@ impl TokenCounts {
             return Ok(false);
         }
         let names = names.as_string_view_opt();
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let mut is_whole = true;
         for row in 0..rows.num_rows() {
             let values = lists.value(row);
@@ -325,7 +336,7 @@ impl TokenCounts {
             let key = BlockKey { size, digest, block, rows: counts.len() as u64 };
             let name = || names.map(|names| names.value(row).to_owned()).unwrap_or_default();
             if is_empty(&counts) {
-                if lock(&self.empty).insert(key) {
+                if self.empty.lock().insert(key) {
                     entries.push((key, name()));
                 }
                 continue;
@@ -361,18 +372,20 @@ impl TokenCounts {
         if let Some(directory) = local_path(&self.directory).map_err(|error| error.to_string())? {
             create_directory(Path::new(&*directory)).map_err(|error| error.to_string())?;
         }
-        let rows = self.rows(entries).map_err(|error| error.to_string())?;
         let staged = store_of(&path).and_then(|store| store.stage(&path, &Unpublished::default())).map_err(|error| error.to_string())?;
         let options = ParquetWriterOptions { compression: ParquetCompression::Zstd, ..ParquetWriterOptions::default() };
-        let mut writer = ParquetWriter::new(&path, staged, rows.schema(), &options).map_err(|error| error.to_string())?;
-        writer.write(&rows).map_err(|error| error.to_string())?;
+        let mut writer = ParquetWriter::new(&path, staged, schema(), &options).map_err(|error| error.to_string())?;
+        for part in parts(entries) {
+            let rows = self.rows(part).map_err(|error| error.to_string())?;
+            writer.write_row_group(&rows).map_err(|error| error.to_string())?;
+        }
         writer.finish().map_err(|error| error.to_string())?.publish(Replace::Atomically).map_err(|error| error.to_string())?;
-        lock(&self.files).insert(name);
+        self.files.lock().insert(name);
         Ok(())
     }
 
     fn rows(&self, entries: &[(BlockKey, String)]) -> std::result::Result<RecordBatch, arrow_schema::ArrowError> {
-        let (known, empty) = (lock(&self.known), lock(&self.empty));
+        let (known, empty) = (self.known.lock(), self.empty.lock());
         let (mut files, mut sizes, mut digests) = (StringBuilder::new(), Int64Builder::new(), FixedSizeBinaryBuilder::new(16));
         let (mut blocks, mut totals) = (Int32Builder::new(), Int64Builder::new());
         let mut lists = ListBuilder::new(Int32Builder::new()).with_field(Field::new("item", DataType::Int32, false));
@@ -402,8 +415,21 @@ impl TokenCounts {
     }
 
     fn warn(&self, warning: String) {
-        lock(&self.warnings).push(warning);
+        self.warnings.lock().push(warning);
     }
+}
+
+/// Entries that are written together. The lists of a batch have 32-bit offsets, which the counts of all blocks may exceed.
+fn parts(entries: &[(BlockKey, String)]) -> impl Iterator<Item = &[(BlockKey, String)]> {
+    let mut counts = 0;
+    entries.chunk_by(move |(key, _), _| {
+        counts += key.rows;
+        if counts < PUBLISHED_COUNTS as u64 {
+            return true;
+        }
+        counts = 0;
+        false
+    })
 }
 
 /// One row is one block.
@@ -433,6 +459,34 @@ fn is_empty(counts: &[u32]) -> bool {
     !counts.is_empty() && counts.iter().all(|count| *count == 0)
 }
 
-fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(block: u32, rows: u64) -> BlockKey {
+        BlockKey { size: 1, digest: [0; 16], block, rows }
+    }
+
+    #[test]
+    fn counts_that_an_interrupted_look_did_not_read_are_read_by_the_next_one() {
+        let directory = std::env::temp_dir().join(format!("shardmill-counts-{}", Uuid::new_v4().simple()));
+        let [reader, writer] = [(); 2].map(|()| TokenCounts::open(directory.to_str().unwrap(), &Cancel::default()).unwrap());
+        writer.add(key(0, 2), "a.parquet", Arc::from([3_u32, 4]));
+        writer.publish();
+        let interrupted = Cancel::default();
+        interrupted.cancel();
+        assert!(matches!(reader.refresh(&interrupted), Err(Error::Engine(_))));
+        assert!(reader.take_warnings().is_empty());
+        reader.refresh(&Cancel::default()).unwrap();
+        assert_eq!(reader.of(&key(0, 2)).as_deref(), Some(&[3_u32, 4][..]));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn counts_of_many_blocks_are_written_in_parts() {
+        let most = PUBLISHED_COUNTS as u64;
+        let entries: Vec<_> = (0..).zip([most - 1, 1, 2, most, 0]).map(|(block, rows)| (key(block, rows), String::new())).collect();
+        assert_eq!(parts(&entries).map(<[_]>::len).collect::<Vec<_>>(), [2, 2, 1]);
+        assert_eq!(parts(&[]).count(), 0);
+    }
 }

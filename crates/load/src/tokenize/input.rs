@@ -136,7 +136,7 @@ impl<'a> Rows<'a> {
                     return Ok(None);
                 };
                 let Conversation { messages, .. } = completion;
-                rendered(chat.template_of(&prompt).render_completion(&prompt, &messages), wants_answers)
+                rendered(chat.render_completion(&prompt, &messages, wants_answers), wants_answers)
             }
         }
     }
