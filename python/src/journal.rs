@@ -99,8 +99,8 @@ impl PyJournal {
     }
 
     /// The id types that the job has agreed on, as JSON; `None` before the first file was read.
-    fn id_types(&self) -> PyShardmillResult<Option<String>> {
-        self.with(|journal| journal.agreed("id_types"))
+    fn id_types(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        answered(py, || self.with(|journal| journal.agreed("id_types")))
     }
 
     /// What workers need to commit, as JSON.
@@ -138,8 +138,8 @@ impl PyJournal {
 /// The content of a checkpoint as JSON.
 #[pyfunction]
 #[pyo3(signature = (path, *, verifies))]
-fn snapshot(py: Python<'_>, path: &str, verifies: bool) -> PyShardmillResult<String> {
-    py.detach(|| {
+fn snapshot(py: Python<'_>, path: &str, verifies: bool) -> PyResult<String> {
+    answered(py, || {
         let snapshot = Snapshot::read(path, Arc::new(AnyDisk::default()))?;
         let problems = if verifies { snapshot.verify()? } else { Vec::new() };
         let sum = |count: fn(&UnitRecord) -> u64| snapshot.records.values().map(count).sum::<u64>();
@@ -175,8 +175,8 @@ fn check_content(py: Python<'_>, files: Vec<(String, String)>) -> PyResult<()> {
 
 /// Merges the records of all earlier runs into one file.
 #[pyfunction]
-fn compact(py: Python<'_>, path: &str) -> PyShardmillResult<()> {
-    py.detach(|| {
+fn compact(py: Python<'_>, path: &str) -> PyResult<()> {
+    answered(py, || {
         let disk = Arc::new(AnyDisk::default());
         let snapshot = Snapshot::read(path, Arc::<AnyDisk>::clone(&disk))?;
         Ok(Journal::open(&snapshot.options, disk)?.compact()?)
@@ -186,8 +186,8 @@ fn compact(py: Python<'_>, path: &str) -> PyShardmillResult<()> {
 /// Reopens splits with missing or damaged results. Returns the problems found, as JSON.
 #[pyfunction]
 #[pyo3(signature = (path, *, output, names))]
-fn repair(py: Python<'_>, path: &str, output: Option<String>, names: BTreeSet<String>) -> PyShardmillResult<String> {
-    py.detach(|| {
+fn repair(py: Python<'_>, path: &str, output: Option<String>, names: BTreeSet<String>) -> PyResult<String> {
+    answered(py, || {
         let is_there = |planned: &InputFile| {
             InputFile::of(planned.path.clone()).is_ok_and(|file| (file.size, file.modified_ns) == (planned.size, planned.modified_ns))
         };
@@ -208,8 +208,8 @@ fn told(problem: &Problem) -> serde_json::Value {
 /// Sets the current inputs and output of a job.
 #[pyfunction]
 #[pyo3(signature = (path, *, inputs, output))]
-fn relocate(py: Python<'_>, path: &str, inputs: Option<Vec<String>>, output: Option<String>) -> PyShardmillResult<()> {
-    py.detach(|| Ok(journal::relocate(path, inputs, output, Arc::new(AnyDisk::default()))?))
+fn relocate(py: Python<'_>, path: &str, inputs: Option<Vec<String>>, output: Option<String>) -> PyResult<()> {
+    answered(py, || Ok(journal::relocate(path, inputs, output, Arc::new(AnyDisk::default()))?))
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {

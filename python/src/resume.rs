@@ -2,7 +2,7 @@
 
 use crate::arrow_data::{ArrowArray, ArrowArrays};
 use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::interrupt::interruptible;
+use crate::interrupt::{answered, interruptible};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -181,7 +181,7 @@ impl PyIndexBuilder {
         let Some(builder) = builder else {
             return Err(PyShardmillError::option("no ids were given, so their type is not known").into());
         };
-        let index = interruptible(py, move |_cancel| builder.finish().map_err(PyShardmillError::from))?;
+        let index = interruptible(py, move |cancel| builder.finish(cancel).map_err(PyShardmillError::from))?;
         Ok(PyIdIndex(Arc::new(index)))
     }
 }
@@ -207,10 +207,10 @@ impl PyIndexBuilder {
 /// The data files at and below paths, with canonical name, size and modification time.
 #[pyfunction]
 #[pyo3(signature = (paths, *, format))]
-fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyShardmillResult<Vec<(String, u64, i64)>> {
-    let format = format.map(Format::parse).transpose()?;
+fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyResult<Vec<(String, u64, i64)>> {
+    let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
     let source = IndexSource { paths, format, columns: Vec::new() };
-    py.detach(|| {
+    answered(py, || {
         let mut names = RealNames::default();
         let version = |path: String| {
             let file = InputFile::of(path)?;

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from job import KINDS, pipeline_of
 from job_process import contents, run_job
+from loader_files import write_files
 from promptness import HANGS_S
 
 
@@ -202,3 +203,56 @@ def test_signals_other_than_ctrl_c_do_not_disturb_a_run(shards, references, tmp_
     )
     assert contents(tmp_path) == references["wds-parquet"]
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+def test_forked_child_leaves_the_lease_of_a_job_to_its_parent(tmp_path) -> None:
+    script(
+        """
+        import os, signal, sys
+        import pyarrow as pa, pyarrow.parquet as pq
+        from shardmill.curate import ParquetSink, Pipeline, TableSource
+        from shardmill.curate._resumption import Resumption
+        from shardmill.errors import CheckpointBusyError
+        from shardmill.resume import Checkpoint
+        rows, out, state = (f"{sys.argv[1]}/{name}" for name in ("rows.parquet", "out", "state"))
+        pq.write_table(pa.table({"id": [1, 2]}), rows)
+        def job():
+            pipeline = Pipeline(source=TableSource(rows), stages=[], sink=ParquetSink(out), checkpoint=state)
+            return Resumption(pipeline, Checkpoint._of(pipeline.checkpoint), progress=False)
+        held = job()
+        with held:
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                held.__exit__()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            try:
+                with job():
+                    raise SystemExit("the lease is free")
+            except CheckpointBusyError:
+                pass
+        with job():
+            pass
+        """,
+        tmp_path,
+    )
+
+
+def test_process_that_ends_while_threads_run_a_function_of_the_user_ends_well(tmp_path) -> None:
+    rows = write_files(tmp_path / "rows", [4000], row_group=10)
+    script(
+        """
+        import sys, time
+        import shardmill as sm
+        def tokens(batch):
+            # Takes the interpreter again and again.
+            for _ in range(100):
+                time.sleep(0.0001)
+            return {"tokens": [[1]] * batch.num_rows}
+        data = sm.Dataset(sys.argv[1], tokenize=sm.Tokenize("text", function=tokens, version="1"))
+        rows = iter(data)
+        next(rows)
+        """,
+        rows,
+    )

@@ -137,6 +137,21 @@ def test_done_list_may_be_a_file_or_a_directory(job, tmp_path, kind):
         assert (tmp_path / "all.parquet.resume" / "checkpoint.json").exists()
 
 
+@pytest.mark.parametrize("kind", [pa.null(), pa.float64(), pa.int64(), pa.string()])
+@pytest.mark.parametrize("others", [[], ["1", "3"]])
+def test_list_of_done_ids_without_rows_may_have_any_type(job, tmp_path, kind, others):
+    expected = job.write_numbers(files=2)
+    done = tmp_path / "done"
+    done.mkdir()
+    pq.write_table(pa.table({"id": pa.array([], kind)}), done / "0.parquet")
+    if others:
+        pq.write_table(pa.table({"id": others}), done / "1.parquet")
+    job.run(done=done)
+
+    job.assert_ids(expected - Counter(others))
+    assert job.run(done=done).splits == []
+
+
 def test_checkpoint_of_ray_data_counts_but_not_what_it_did_not_commit(job):
     job.write("a", [str(number) for number in range(10)])
     job.state.mkdir()

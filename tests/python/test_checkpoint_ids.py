@@ -156,6 +156,26 @@ def test_rows_without_id_are_processed_with_their_split(job):
     assert job.run(null_ids="always_process").splits == []
 
 
+def test_file_whose_ids_are_all_null_is_processed_like_single_rows_without_an_id(job):
+    job.write("0", [None, None], pa.null())
+    job.write("1", ["a", None])
+    job.run(null_ids="always_process")
+    job.write("2", [None], pa.null())
+    job.write("3", ["a", "b"])
+    job.run(null_ids="always_process")
+
+    job.assert_ids(Counter(["a", "b", None, None, None, None]))
+    assert job.run(null_ids="always_process").splits == []
+
+
+def test_types_of_ids_may_change_until_something_is_committed(job):
+    job.write("0", [1, 2])
+    job.stop(1)
+    job.write("0", ["1", "2"])
+    job.run()
+    job.assert_ids(Counter("12"))
+
+
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
 def test_rows_that_share_an_id_are_all_processed_in_whatever_run(job, at):
     job.write("0", ["a", "a", "b"])
@@ -209,6 +229,25 @@ def test_strict_job_refuses_ids_that_come_twice_and_names_one(job, tmp_path):
     job.write("1", ["d", "e"])
     job.run(duplicate_ids="strict", path=tmp_path / "state2")
     job.assert_ids(Counter("abcde"))
+
+
+def test_strict_job_accepts_rows_without_an_id(job):
+    job.write("0", ["a", None, "b", None])
+    job.write("1", [None, "c"])
+    job.write("2", [None], pa.null())
+    job.run(duplicate_ids="strict", null_ids="always_process")
+    job.assert_ids(Counter(["a", "b", "c", None, None, None, None]))
+
+
+def test_strict_job_reads_ids_in_the_format_of_its_source(job):
+    options = {"duplicate_ids": "strict", "source": {"format": "jsonl", "files_per_partition": 1}}
+    (job.source / "0.txt").write_text('{"id": "a"}\n{"id": "b"}\n')
+    job.run(**options)
+    job.assert_ids(Counter("ab"))
+    (job.source / "1.txt").write_text('{"id": "c"}\n{"id": "c"}\n')
+    with pytest.raises(CheckpointMismatchError, match=r"1 rows? of the input.*'?c'?"):
+        job.run(**options)
+    job.assert_ids(Counter("ab"))
 
 
 def refused_before_a_commit(job, error, match, **options):

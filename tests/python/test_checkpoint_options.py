@@ -66,6 +66,14 @@ def test_options_that_cannot_be_are_refused_when_the_pipeline_is_made(tmp_path, 
         Pipeline(source=TableSource("in"), sink=ParquetSink(tmp_path / "out"), checkpoint=options)
 
 
+def test_names_and_paths_that_can_be_read_only_once_are_kept(tmp_path):
+    (tmp_path / "done.parquet").touch()
+    checkpoint = Checkpoint("state", iter(["a", "b"]), done=tmp_path.glob("*.parquet"))
+    for _ in range(2):
+        assert checkpoint._id_columns == ["a", "b"]
+        assert checkpoint._done_paths == [str(tmp_path / "done.parquet")]
+
+
 @pytest.mark.parametrize("place", ["out", "out/state", "in", "in/deep/state", "link/state"])
 def test_checkpoint_within_input_or_output_is_refused(job, tmp_path, place):
     job.write_numbers()

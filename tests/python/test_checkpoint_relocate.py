@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+import pyarrow.parquet as pq
 from checkpoint_jobs import Job
 from shardmill.errors import CheckpointDamagedError, CheckpointMismatchError, OptionError
 from shardmill.resume import Checkpoint
@@ -81,6 +83,33 @@ def test_moved_job_that_lost_records_writes_no_row_twice(tmp_path, way, id_colum
         moved.run(id_column=id_column)
     moved.assert_ids(expected)
     assert shardmill("checkpoint", "verify", moved.state).returncode == 0
+
+
+def test_moved_file_that_is_cut_writes_no_row_twice_when_records_were_lost(tmp_path):
+    options = {"id_column": None, "source": {"files_per_partition": None, "partition_bytes": 64}}
+    job = Job(tmp_path / "old")
+    job.source /= "big.parquet"
+    pq.write_table(pa.table({"id": range(40)}), job.source, row_group_size=10)
+    job.stop(3, **options)
+    shutil.move(tmp_path / "old", tmp_path / "new")
+    moved = Job(tmp_path / "new")
+    moved.source /= "big.parquet"
+    for record in moved.state.glob("*/units-*/*"):
+        record.unlink()
+    moved.run(**options)
+    moved.assert_ids(Counter(range(40)))
+
+
+def test_job_whose_checkpoint_is_a_file_of_ids_is_relocated(tmp_path):
+    job = Job(tmp_path / "old")
+    expected = job.write_numbers()
+    done = tmp_path / "done.parquet"
+    pq.write_table(pa.table({"id": ["0"]}), done)
+    job.stop(3, path=done)
+    job.out = job.out.rename(tmp_path / "result")
+    Checkpoint(done, "id").relocate(output=job.out)
+    assert job.run(path=done).committed_before == 2
+    job.assert_ids(expected - Counter(["0"]))
 
 
 def test_copy_without_its_output_does_not_read_that_of_the_original(tmp_path):

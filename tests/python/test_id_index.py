@@ -206,6 +206,15 @@ def test_pending_files_of_a_checkpoint_are_not_read(directory: Path) -> None:
     assert len(build("in")) == 1
 
 
+def test_files_without_ids_may_have_columns_of_any_type(directory: Path) -> None:
+    (directory / "in").mkdir()
+    for number, ids in enumerate([pa.array([], pa.float64()), pa.nulls(2), pa.array(["a"]), pa.nulls(0), pa.nulls(1)]):
+        pq.write_table(pa.table({"id": ids}), f"in/{number}.parquet")
+    index = build("in")
+    assert (len(index), index.id_type) == (1, "string")
+    assert index.contains(pa.array(["a", "b"])).to_pylist() == [True, False]
+
+
 def test_random_uuids_take_less_than_16_bytes_each_and_all_are_found() -> None:
     ids = pa.array([str(uuid.uuid4()) for _ in range(50_000)])
     index = build(pa.table({"id": ids}), memory_bytes=1 << 20)

@@ -8,6 +8,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema};
 use proptest::prelude::*;
+use shardmill_engine::Cancel;
 use shardmill_resume::index::{IdIndex, IndexBuilder, IndexOptions};
 use shardmill_resume::keys::IdSchema;
 use shardmill_resume::{DoneIds, Error};
@@ -32,7 +33,7 @@ fn build(batches: &[Vec<ArrayRef>], memory_bytes: u64) -> (tempfile::TempDir, Id
             scope.spawn(move || half.iter().for_each(|batch| builder.add(batch).unwrap()));
         }
     });
-    let index = builder.finish().unwrap();
+    let index = builder.finish(&Cancel::default()).unwrap();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing but the index is left");
     (directory, index)
 }
@@ -224,4 +225,16 @@ fn damaged_files_are_refused_or_answer_as_before() {
     }
     std::fs::write(&path, b"").unwrap();
     assert!(matches!(IdIndex::open(&path), Err(Error::NotAnIndex { .. })));
+}
+
+#[test]
+fn cancelled_build_publishes_nothing_and_leaves_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.ids").display().to_string();
+    let builder = IndexBuilder::new(&path, schema_of(&[DataType::Int64]), IndexOptions::default()).unwrap();
+    builder.add(&[Arc::new(Int64Array::from_iter_values(0..1000))]).unwrap();
+    let cancel = Cancel::default();
+    cancel.cancel();
+    assert!(matches!(builder.finish(&cancel), Err(Error::Engine(_))));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }

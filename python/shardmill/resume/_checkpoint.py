@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
 from shardmill._choices import check_choice
+from shardmill._native import storage
 from shardmill._sizes import byte_count
 from shardmill._unknown_options import explains
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._configure import configure_all, refuse_keys, shown
-from shardmill.storage._paths import path_of, served_path
+from shardmill.storage._paths import is_remote, path_list, path_of, real, served_path
 
 NullIds = Literal["raise", "always_process"]
 DuplicateIds = Literal["count", "strict"]
@@ -38,9 +39,9 @@ class Checkpoint:
         path: a directory, created if missing. It must not be inside the input or the output. Parquet files in it that have the
             ``id_column`` (such as the checkpoint of a Ray Data job) count as ``done``; files named ``*.pending.parquet`` do not. The path
             of one such file is allowed too; the state is then kept in a directory with its name and the suffix ``.resume``.
-        id_column: name of the id column, or of several columns that form an id. Integers, strings, binaries, booleans, dates, times and
-            decimals can be ids. Ids are equal if type and bytes are equal: ``"7"``, ``"007"`` and ``7`` are three ids. By default, the job
-            tracks splits only.
+        id_column: name of the id column, or of several columns that form an id. Integers, strings, binaries, booleans, dates, times, timestamps,
+            durations and decimals can be ids. Ids are equal if type and bytes are equal: ``"7"``, ``"007"`` and ``7`` are three ids. By default,
+            the job tracks splits only.
         delete_on_success: remove the checkpoint if every split was committed and nothing was quarantined.
         null_ids: ``"raise"`` stops at the first row without an id and reports it; ``"always_process"`` processes such a row with its split
             and never counts it as done.
@@ -90,6 +91,10 @@ class Checkpoint:
         served = served_path(self.path)
         if served != fspath(self.path):
             object.__setattr__(self, "path", served)
+        for name in ("id_column", "done"):
+            if isinstance(values := getattr(self, name), Iterator):
+                # It can be read only once.
+                object.__setattr__(self, name, list(values))
         columns = self._id_columns
         if not all(isinstance(column, str) and column for column in columns) or (
             self.id_column is not None and not columns
@@ -147,7 +152,6 @@ class Checkpoint:
             shardmill.OptionError: If the number of inputs differs from that of the job, or the output is also an input.
         """
         from shardmill._native import journal
-        from shardmill.storage._paths import is_remote, path_list, real
 
         inputs = None if input is None else [real(path) for path in path_list(input)]
         target = None if output is None else real(output)
@@ -160,7 +164,13 @@ class Checkpoint:
             )
         if target is not None and target in (inputs or []):
             raise OptionError(f"`{target}` is the input; the outputs of a job need a separate directory")
-        journal.relocate(real(self.path), inputs=inputs, output=target)
+        journal.relocate(self._state_directory, inputs=inputs, output=target)
+
+    @property
+    def _state_directory(self) -> str:
+        """Return the directory of the state: beside the path if that is a file of ids."""
+        path = real(self.path)
+        return f"{path}.resume" if is_file(path) else path
 
     @property
     def _id_columns(self) -> list[str]:
@@ -197,6 +207,16 @@ class Checkpoint:
                 raise OptionError("`checkpoint` has no `path`")
             return cls(**value)
         raise OptionError(f"`checkpoint` is {value!r}; it must be a Checkpoint, a path or a dict of options")
+
+
+def is_file(path: str) -> bool:
+    """Return whether ``path`` is a file. In a store, a path may be both an object and a directory; it then counts as a directory."""
+    if not is_remote(path):
+        return Path(path).is_file()
+    if not path.endswith(".parquet") or storage.size(path) is None:
+        return False
+    # An HTTP server cannot be listed, and what it has is a file.
+    return path.startswith(("http://", "https://")) or not storage.names(path)
 
 
 def _items(values: Any) -> list[Any]:

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::DataType;
-use shardmill_engine::run_until_error;
+use shardmill_engine::{Cancel, run_until_error};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,11 +159,11 @@ impl IndexBuilder {
         }
     }
 
-    /// Writes the index, publishes it and opens it.
+    /// Writes the index, publishes it and opens it. After a cancellation nothing is published.
     ///
     /// # Errors
     /// [`Error::Storage`] and [`Error::WriteIndex`], usually because the disk is full; [`Error::Engine`] when the build was cancelled.
-    pub fn finish(&self) -> Result<IdIndex> {
+    pub fn finish(&self, cancel: &Cancel) -> Result<IdIndex> {
         for mut gatherer in std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner)) {
             if let Some(run) = gatherer.run.take() {
                 self.end_run(run, &mut gatherer.narrow);
@@ -172,15 +172,16 @@ impl IndexBuilder {
             gatherer.wide.iter_mut().zip(&self.wide).for_each(|(scatter, partitions)| scatter.flush(partitions, &self.room));
         }
         let mut writer = IndexWriter::create(&self.path)?;
-        let (dense, narrow) = self.write_narrow(&mut writer)?;
+        let (dense, narrow) = self.write_narrow(&mut writer, cancel)?;
         let mut wide = Vec::new();
         for (class, partitions) in WideClass::ALL.into_iter().zip(&self.wide) {
             if !partitions.is_empty() {
-                wide.push((class, self.write_wide(partitions, &mut writer)?));
+                wide.push((class, self.write_wide(partitions, &mut writer, cancel)?));
             }
         }
         let (rows, nulls) = (self.rows(), self.nulls.load(Ordering::Relaxed));
         let schema = self.encoder.schema().clone();
+        cancel.check()?;
         writer.publish(Footer { schema, secret: self.secret, rows, nulls, checksum: 0, dense, narrow, wide })?;
         IdIndex::open(&self.path)
     }
@@ -191,7 +192,7 @@ impl IndexBuilder {
         usize::try_from(self.options.memory_bytes).unwrap_or(usize::MAX) / (shares * key_len)
     }
 
-    fn write_wide(&self, partitions: &Arc<Partitions<u128>>, writer: &mut IndexWriter) -> Result<SparseSet> {
+    fn write_wide(&self, partitions: &Arc<Partitions<u128>>, writer: &mut IndexWriter, cancel: &Cancel) -> Result<SparseSet> {
         let part_bits = partitions.part_bits(self.part_limit(u128::LEN));
         let rest_bits = 128 - part_bits;
         let work = self.part_work(partitions, part_bits, move |keys: Vec<u128>| {
@@ -199,7 +200,7 @@ impl IndexBuilder {
             EncodedPart::new(rest_bits, keys.iter().map(|key| key & mask))
         });
         let mut parts = Vec::with_capacity(1 << part_bits);
-        for part in run_until_error(1 << part_bits, self.options.threads, &self.options.cancel, work)? {
+        for part in run_until_error(1 << part_bits, self.options.threads, cancel, work)? {
             parts.push(part??.write(writer)?);
         }
         Ok(SparseSet { rest_bits, part_bits, parts })
@@ -215,7 +216,7 @@ impl IndexBuilder {
         move |part| Ok(encode(partitions.take_part(part as u64, part_bits, &Scope { room: &room, mix, limit })?))
     }
 
-    fn write_narrow(&self, writer: &mut IndexWriter) -> Result<(DenseSet, Option<SparseSet>)> {
+    fn write_narrow(&self, writer: &mut IndexWriter, cancel: &Cancel) -> Result<(DenseSet, Option<SparseSet>)> {
         let chunks = Arc::new(std::mem::take(&mut *self.intervals.lock().unwrap_or_else(PoisonError::into_inner)).into_chunks());
         let part_bits = self.narrow.part_bits(self.part_limit(u64::LEN));
         let (shared, mix) = (Arc::clone(&chunks), self.mix);
@@ -223,7 +224,7 @@ impl IndexBuilder {
         let mut entries: Vec<Entry> = chunks.full().collect();
         let mut parts = Vec::with_capacity(1 << part_bits);
         let mut written = BTreeSet::new();
-        for part in run_until_error(1 << part_bits, self.options.threads, &self.options.cancel, work)? {
+        for part in run_until_error(1 << part_bits, self.options.threads, cancel, work)? {
             let part = part??;
             for container in &part.containers {
                 entries.push(container.entry(writer.append(&container.bytes)?));

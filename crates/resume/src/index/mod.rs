@@ -40,6 +40,7 @@ pub struct IndexOptions {
     /// For keys, in addition to the memory of file decoders.
     pub memory_bytes: u64,
     pub threads: usize,
+    /// Stops the reading of files; [`IndexBuilder::finish`] is told separately.
     pub cancel: Cancel,
 }
 

@@ -4,6 +4,7 @@ use super::{IdIndex, IndexBuilder, IndexOptions};
 use crate::keys::IdSchema;
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
+use arrow_schema::{DataType, SchemaRef};
 use shardmill_engine::{Cancel, run_until_error};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
@@ -69,7 +70,8 @@ impl IdIndex {
             Some(table) => Opened::Alone { format, first: table, files },
             None => Opened::Together(together(source, format, files, &options)?),
         };
-        let schema = IdSchema::of(opened.schema(), &source.columns).map_err(|error| error.in_file(&first_path))?;
+        let (typed, typed_path) = opened.typed(&source.columns, first_path, &options.cancel)?;
+        let schema = IdSchema::of(&typed, &source.columns).map_err(|error| error.in_file(&typed_path))?;
         let (threads, cancel) = (options.threads, options.cancel.clone());
         let reading = Reading {
             builder: IndexBuilder::new(path, schema, options)?,
@@ -85,7 +87,7 @@ impl IdIndex {
         for result in run_until_error(splits, threads, &cancel, read)? {
             result??;
         }
-        shared.builder.finish()
+        shared.builder.finish(&cancel)
     }
 }
 
@@ -106,6 +108,12 @@ fn open_file(format: Format, path: &str) -> Result<Option<Arc<dyn TableFile>>> {
     Ok(Some(FileOpener::new(format, None, BadLines::Error, DecodeLimit::default(), &[])?.open(object)?))
 }
 
+/// Whether a file has rows, and its id columns have a type. The type of a column without values may be arbitrary.
+fn has_ids(table: &dyn TableFile, columns: &[String]) -> bool {
+    let is_all_null = |column: &String| table.schema().field_with_name(column).is_ok_and(|field| field.data_type() == &DataType::Null);
+    table.blocks().iter().any(|block| block.rows > 0) && !columns.iter().any(is_all_null)
+}
+
 enum Opened {
     Alone { format: Format, first: Arc<dyn TableFile>, files: Vec<String> },
     Together(Arc<Dataset>),
@@ -118,11 +126,23 @@ enum Work {
 }
 
 impl Opened {
-    fn schema(&self) -> &arrow_schema::Schema {
-        match self {
-            Self::Alone { first, .. } => first.schema(),
-            Self::Together(dataset) => dataset.schema(),
+    /// The schema that determines the id types, and the path of its file: the first one with ids.
+    fn typed(&self, columns: &[String], first_path: String, cancel: &Cancel) -> Result<(SchemaRef, String)> {
+        let (format, first, files) = match self {
+            Self::Alone { format, first, files } => (*format, first, files),
+            Self::Together(dataset) => return Ok((Arc::clone(dataset.schema()), first_path)),
+        };
+        if !has_ids(first.as_ref(), columns) {
+            for path in files.iter().skip(1) {
+                cancel.check()?;
+                if let Some(table) = open_file(format, path)?
+                    && has_ids(table.as_ref(), columns)
+                {
+                    return Ok((Arc::clone(table.schema()), path.clone()));
+                }
+            }
         }
+        Ok((Arc::clone(first.schema()), first_path))
     }
 
     fn into_work(self) -> Result<Vec<Work>> {
@@ -174,6 +194,9 @@ impl Reading {
     }
 
     fn scan(&self, table: &dyn TableFile, run: Range<usize>) -> Result<()> {
+        if !has_ids(table, &self.columns) {
+            return Ok(());
+        }
         // Reports a column that the file lacks.
         IdSchema::of(table.schema(), &self.columns).map_err(|error| error.in_file(table.path()))?;
         let columns: Vec<usize> = self.columns.iter().filter_map(|column| table.schema().index_of(column).ok()).collect();

@@ -14,6 +14,11 @@ pub(crate) fn ids_directory(root: &str) -> String {
     format!("{root}/ids")
 }
 
+/// The id types on which the workers of the job have agreed.
+pub(crate) fn id_types(root: &str) -> String {
+    format!("{root}/id_types")
+}
+
 /// Damaged records, each kept until its split is done again.
 pub(crate) fn damaged_directory(root: &str) -> String {
     format!("{root}/damaged")

@@ -27,7 +27,8 @@ pub(crate) struct Lease {
     epoch: u64,
     term: String,
     _lock: Option<Box<dyn Any + Send + Sync>>,
-    _heartbeat: Option<Sender<()>>,
+    heartbeat: Option<Sender<()>>,
+    process: u32,
 }
 
 impl Lease {
@@ -64,7 +65,8 @@ impl Lease {
                 continue;
             }
             let heartbeat = heartbeat(store.clone(), path);
-            return Ok(Self { store: store.clone(), directory: directory.to_owned(), epoch, term, _lock: lock, _heartbeat: heartbeat });
+            let (store, directory, process) = (store.clone(), directory.to_owned(), std::process::id());
+            return Ok(Self { store, directory, epoch, term, _lock: lock, heartbeat, process });
         }
     }
 
@@ -95,6 +97,11 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A forked child has a copy; the lease belongs to its parent, of which a thread may have held the channel.
+            std::mem::forget(self.heartbeat.take());
+            return;
+        }
         // Other machines then do not have to wait; this one sees the lock.
         let _only_a_courtesy = self.store.create(&format!("{}{RELEASED}", path_of(&self.directory, self.epoch)), b"", false);
     }

@@ -56,9 +56,18 @@ impl Places {
         below(&self.inputs, stored).unwrap_or_else(|| stored.to_owned())
     }
 
-    /// The path that an input had when the job was created. Names of outputs are derived from it.
-    pub(crate) fn first(&self, path: &str) -> String {
-        below(&self.first_inputs, &self.stored(path)).unwrap_or_else(|| path.to_owned())
+    /// The path that an input had when the job was created, with the part of the file or the number of the batch that may follow it. Names of outputs
+    /// are derived from it.
+    pub(crate) fn first(&self, source: &str) -> String {
+        if let Some(first) = below(&self.first_inputs, &self.stored(source)) {
+            return first;
+        }
+        // The input may be the file itself.
+        let of_file = |(root, first): (&String, &String)| {
+            let rest = source.strip_prefix(root.as_str())?;
+            (rest.starts_with('#') || rest.starts_with("::")).then(|| format!("{first}{rest}"))
+        };
+        self.inputs.iter().zip(&self.first_inputs).find_map(of_file).unwrap_or_else(|| source.to_owned())
     }
 
     pub(crate) fn store_files(&self, files: &mut [InputFile]) {
@@ -117,6 +126,15 @@ mod tests {
     fn moved_input_keeps_the_name_that_it_had_at_first() {
         let moved = Places { first_inputs: vec!["/a/in".to_owned(), "/b/*.tar".to_owned()], ..places(&["/new/in", "/c/*.tar"]) };
         assert_eq!([moved.first("/new/in/x.tar"), moved.first("/c/y.tar"), moved.first("/z.tar")], ["/a/in/x.tar", "/b/y.tar", "/z.tar"]);
+    }
+
+    #[test]
+    fn part_of_an_input_that_is_a_file_keeps_the_name_that_it_had_at_first() {
+        let moved = Places { first_inputs: vec!["/a/big.parquet".to_owned()], ..places(&["/new/big.parquet"]) };
+        for rest in ["", "#0-2", "::split_00001"] {
+            assert_eq!(moved.first(&format!("/new/big.parquet{rest}")), format!("/a/big.parquet{rest}"));
+        }
+        assert_eq!(moved.first("/new/big.parquet.old"), "/new/big.parquet.old");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! repair, no record names a file that is damaged, and no unit counts as done whose rows are missing.
 
 use super::journal_store::JournalStore;
-use super::layout::{damaged_directory, ids_directory};
+use super::layout::{damaged_directory, id_types, ids_directory};
 use super::lease::Lease;
 use super::places::Places;
 use super::plan::Segment;
@@ -71,7 +71,7 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
         note(pack.path.clone(), "its records cannot be read");
         pack.remove(&store)?;
     }
-    let types = format!("{root}/{ID_TYPES}");
+    let types = id_types(root);
     if store.read(&types)?.is_some_and(|content| from_line::<String>(&content).is_none()) {
         note(types.clone(), "it cannot be read");
         store.remove(&types)?;
@@ -106,8 +106,6 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
     store.sync_directory(&ids_directory(root))?;
     Ok(repaired)
 }
-
-const ID_TYPES: &str = "id_types";
 
 fn beyond(error: Error) -> Error {
     match error {
