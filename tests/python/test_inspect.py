@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shardmill
 from shard_files import document, png, source_sample, tiff, write_parquet, write_tar, written_sample
@@ -40,6 +42,13 @@ def test_parquet_tells_codecs_row_groups_and_rows(tmp_path: Path) -> None:
     assert (columns["words"]["data_type"], columns["words"]["codecs"]) == ("Int64", ["zstd"])
     assert file.texts[1] == {"sample": "b", "position": 0, "text": "a"}
     assert file.damage == []
+
+
+def test_table_whose_columns_only_have_the_names_of_documents_is_counted_as_rows(tmp_path: Path) -> None:
+    table = pa.table({"sample_id": ["a", "a"], "position": [0.5, 1.5], "modality": [["text"], ["image"]]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    (file,) = inspect(tmp_path / "x.parquet").files
+    assert (file.samples, file.rows["other"], file.damage) == (2, 2, [])
 
 
 def test_image_file_tells_its_pages(tmp_path: Path) -> None:

@@ -202,6 +202,19 @@ def test_map_may_change_columns_make_rows_and_drop_rows(tmp_path):
     assert report.rows_added.get("explode", 0) - report.rows_dropped.get("explode", 0) == -1
 
 
+@pytest.mark.parametrize(("files", "rows", "batch_size"), [(4, 100, None), (1, 400, 100)])
+def test_categories_of_all_calls_may_outnumber_the_keys_of_one(tmp_path, files, rows, batch_size):
+    def named(table):
+        keys = pa.array(range(len(table)), pa.int8())
+        names = pa.array([f"name {number}" for number in table["x"].to_pylist()])
+        return table.append_column("name", pa.DictionaryArray.from_arrays(keys, names))
+
+    directory = write_files(tmp_path / "in", files=files, rows=rows)
+    _report, found = run(TableSource(directory), tmp_path, Map(named, batch_size=batch_size))
+
+    assert found["name"].to_pylist() == [f"name {number}" for number in range(400)]
+
+
 def test_chained_maps_have_batch_sizes_of_their_own(tmp_path):
     sizes = {4: [], 10: []}
 
@@ -222,6 +235,17 @@ def test_empty_tables_of_a_function_write_no_file(tmp_path):
     assert found is None
     assert report.outputs == []
     assert report.rows_dropped == {"map": 100}
+
+
+def test_resumed_group_without_remaining_rows_loses_its_earlier_file(tmp_path):
+    source = TableSource(write_files(tmp_path / "in", files=2), files_per_partition=1)
+    run(source, tmp_path, mode="resume")
+    (tmp_path / "out" / "other.txt").write_text("of someone else")
+    report, found = run(source, tmp_path, Filter(sm.col("x") >= 20), mode="resume")
+
+    assert len(report.outputs) == 1
+    same_rows(found, numbered(20, 20))
+    assert (tmp_path / "out" / "other.txt").exists()
 
 
 def test_files_without_rows_change_nothing(tmp_path):

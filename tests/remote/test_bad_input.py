@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from flat_options import flat_loader
-from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, TableSource
+from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, TableSource, WebDatasetSource
 
 from .fault_proxy import Fault, access_denied, expired_token, throttled, time_skewed
 
@@ -413,3 +414,36 @@ class TestStalls:
         table = pq.read_table(tmp_path / "out")
         found = zip(table["sample_id"].to_pylist(), table["binary_content"].to_pylist(), strict=True)
         assert {name: content for name, content in found if content is not None} == pixels
+
+    @pytest.mark.parametrize("source", [InterleavedParquetSource, WebDatasetSource])
+    def test_an_outage_is_no_bad_shard_and_leaves_its_split_open(self, bucket, server, proxy, tmp_path, source):
+        directory = tmp_path / "in"
+        directory.mkdir()
+        for name in "abc":
+            if source is WebDatasetSource:
+                (tmp_path / "sample.json").write_text(json.dumps({"texts": ["x"], "images": [None]}))
+                with tarfile.open(directory / f"{name}.tar", "w") as shard:
+                    shard.add(tmp_path / "sample.json", f"{name}.json")
+            else:
+                rows = {
+                    "sample_id": [name] * 2,
+                    "position": pa.array([-1, 0], pa.int32()),
+                    "modality": ["metadata", "text"],
+                    "text_content": [None, "x"],
+                }
+                pq.write_table(pa.table(rows), directory / f"{name}.parquet")
+        bucket.publish("shards", directory)
+        options = {**server.storage_options(endpoint=proxy.endpoint), "retry_timeout": 2}
+
+        def curate():
+            return Pipeline(
+                source=source(f"s3://{bucket.name}/shards", storage_options=options),
+                sink=ParquetSink(tmp_path / "out"),
+                checkpoint=tmp_path / "state",
+            ).run(progress=False)
+
+        proxy.faults(Fault(kind="lost", target=r"shards/b\.", methods=("GET",)))
+        refused(curate, OSError, r"shards/b\.", server.secret_key)
+        proxy.faults()
+        assert not curate().quarantined
+        assert set(pq.read_table(tmp_path / "out")["sample_id"].to_pylist()) == set("abc")

@@ -131,7 +131,7 @@ def forgetful(bucket, server, proxy, tmp_path):
     return bucket
 
 
-def pipeline_of(bucket, checkpoint: Checkpoint, calls: list) -> Pipeline:
+def pipeline_of(bucket, checkpoint: Checkpoint, calls: list, out: str = "out") -> Pipeline:
     root = f"s3://{bucket.name}"
 
     def work(table):
@@ -141,7 +141,7 @@ def pipeline_of(bucket, checkpoint: Checkpoint, calls: list) -> Pipeline:
     return Pipeline(
         source=TableSource(f"{root}/in", files_per_partition=1),
         stages=[Map(work, batch_size=5)],
-        sink=ParquetSink(f"{root}/out"),
+        sink=ParquetSink(f"{root}/{out}"),
         checkpoint=checkpoint,
     )
 
@@ -173,3 +173,24 @@ def test_store_with_conditional_puts_passes_its_probe_and_keeps_no_trace_of_it(b
     sm.storage.configure(f"s3://{bucket.name}", server.storage_options())
     pipeline_of(bucket, Checkpoint(f"s3://{bucket.name}/state", "id"), []).run(progress=False)
     assert [path for path in (bucket.directory / "state").rglob("*") if "probe" in path.name] == []
+
+
+def test_done_list_that_was_written_anew_with_the_same_size_is_another_list(bucket, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_input(tmp_path / "in")
+    bucket.publish("in", tmp_path / "in")
+    root = f"s3://{bucket.name}"
+    sm.storage.configure(root, server.storage_options())
+    sizes = set()
+    for number, ids in enumerate(([0, 1], [2, 3])):
+        done = tmp_path / f"done-{number}" / "ids.parquet"
+        done.parent.mkdir()
+        pq.write_table(pa.table({"id": ids}), done, compression="none")
+        sizes.add(done.stat().st_size)
+        bucket.publish("done", done.parent)
+        # Some stores keep times in whole seconds.
+        os.utime(bucket.directory / "done" / done.name, (1_700_000_000 + number,) * 2)
+        checkpoint = Checkpoint(f"{root}/state-{number}", "id", done=f"{root}/done/ids.parquet")
+        pipeline_of(bucket, checkpoint, [], out=f"out-{number}").run(progress=False)
+        assert sorted(row["id"] for row in sm.Dataset(f"{root}/out-{number}")) == sorted(set(IDS) - set(ids))
+    assert len(sizes) == 1

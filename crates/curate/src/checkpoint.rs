@@ -79,7 +79,10 @@ impl Checkpointing {
                     None => Arc::clone(opened.entry(path.clone()).or_insert(Arc::new(IdIndex::open(&path)?))),
                 });
             }
+            // One without ids may have another type than the ids of the job.
+            levels.retain(|index| !index.is_empty());
             let done: Arc<dyn DoneIds> = match levels.as_slice() {
+                [] => continue,
                 [only] => Arc::<IdIndex>::clone(only),
                 _ => Arc::new(Levels::new(levels)),
             };

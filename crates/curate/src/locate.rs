@@ -76,13 +76,7 @@ impl From<String> for LocateError {
 impl LocateError {
     /// For a path that cannot be opened.
     fn of_open(error: StorageError) -> Self {
-        // Without the permission to list, a store denies access to objects that do not exist.
-        let is_of_path = match &error {
-            StorageError::OutsideRoots { .. } | StorageError::Refused { refusal: Refusal::Permission | Refusal::Gated, .. } => true,
-            StorageError::Open { source, .. } => source.kind() == ErrorKind::PermissionDenied,
-            _ => false,
-        };
-        if is_of_run(&error) && !is_of_path { Self::Storage(Arc::new(error)) } else { Self::Row(open_error(&error)) }
+        if may_open_later(&error) { Self::Storage(Arc::new(error)) } else { Self::Row(open_error(&error)) }
     }
 
     /// For an opened object that cannot be read; `text` is for the row.
@@ -302,9 +296,20 @@ pub(crate) fn note_read_error(row: &mut Row, error: StorageError) -> crate::Resu
     Ok(())
 }
 
+/// Whether a path that cannot be opened may be there and intact, by the rule of [`is_of_run`].
+pub(crate) fn may_open_later(error: &StorageError) -> bool {
+    // Without the permission to list, a store denies access to objects that do not exist.
+    let is_of_path = match error {
+        StorageError::OutsideRoots { .. } | StorageError::Refused { refusal: Refusal::Permission | Refusal::Gated, .. } => true,
+        StorageError::Open { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+        _ => false,
+    };
+    is_of_run(error) && !is_of_path
+}
+
 /// Whether a failed read says nothing about the object, and a later run may succeed: the store does not respond or denies access, or the disk for
 /// temporary files is full. A row that was dropped for this would never be read again. A path outside of the roots is refused each time.
-fn is_of_run(error: &StorageError) -> bool {
+pub(crate) fn is_of_run(error: &StorageError) -> bool {
     if matches!(error, StorageError::OutsideRoots { .. }) {
         return false;
     }

@@ -269,8 +269,10 @@ impl Pipeline {
         };
         let outcome = tables::run(split, &job, ids_path.as_deref(), &mut report)?;
         drop(slot);
-        if let Some(rows) = outcome.rows {
-            rows.publish(publishing, self.stages.len() + 1, tables::SINK_STAGE, &mut report)?;
+        match outcome.rows {
+            Some(rows) => rows.publish(publishing, self.stages.len() + 1, tables::SINK_STAGE, &mut report)?,
+            None if attempt.is_none() => self.remove_earlier(&outcome.path)?,
+            None => {}
         }
         if let Some(attempt) = attempt {
             if let Some(ids) = outcome.ids {
@@ -279,6 +281,15 @@ impl Pipeline {
             commit(attempt, &mut report)?;
         }
         Ok(report)
+    }
+
+    /// Removes the output of an earlier run for the same inputs, of which no row is left.
+    fn remove_earlier(&self, path: &str) -> Result<()> {
+        if self.spec.sink.mode != Mode::Resume {
+            return Ok(());
+        }
+        let failed = |source| shardmill_storage::Error::Stage { path: path.to_owned(), source };
+        Ok(AnyDisk::default().remove(path).map_err(failed)?)
     }
 
     fn table_opener(&self, split: &Split, options: &TableOptions) -> Result<Arc<FileOpener>> {

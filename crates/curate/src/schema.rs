@@ -37,6 +37,14 @@ pub fn canonical_schema(extras: impl IntoIterator<Item = FieldRef>) -> SchemaRef
     Arc::new(Schema::new(reserved.chain(extras).collect::<Vec<_>>()))
 }
 
+/// `schema`, followed by the reserved fields that it lacks.
+#[must_use]
+pub(crate) fn with_reserved(schema: &Schema) -> SchemaRef {
+    let missing = RESERVED.iter().filter(|name| schema.field_with_name(name).is_err()).map(|name| Arc::new(reserved_field(name)));
+    let fields: Vec<FieldRef> = schema.fields().iter().cloned().chain(missing).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
 /// A column whose cells are JSON text.
 #[must_use]
 pub fn json_field(name: &str) -> Field {

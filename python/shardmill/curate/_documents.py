@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shardmill import Dataset
 
-#: Maximum distance over which the start of a document is searched.
+#: Number of rows among which the start of a document is searched.
 MOST_ROWS = 4_096
 
 _MARKS = ("sample_id", "position", "modality")
@@ -95,7 +95,7 @@ def beginnings(marks: Dataset, row: int) -> list[int]:
 
     ``marks`` has the columns ``sample_id`` and ``modality``.
     """
-    low = max(0, row - MOST_ROWS)
+    low = max(0, row - MOST_ROWS + 1)
     ids, modalities = (column.to_pylist() for column in marks.take(range(low, row + 1)).columns)
     starts = [at for at in range(1, len(ids)) if modalities[at] == "metadata" or ids[at] != ids[at - 1]]
     return [low + at for at in ([0] if low == 0 else []) + starts] or [row]

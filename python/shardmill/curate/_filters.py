@@ -352,7 +352,7 @@ class Map:
         return self._called(_as_table(batch))
 
     def map_rows(self, batch: Any) -> list[Any]:
-        """Call the function with consecutive parts of ``batch``; results with the same schema are concatenated."""
+        """Call the function with consecutive parts of ``batch``; results with the same schema may be concatenated."""
         rows = _as_table(batch)
         size = self.batch_size or max(rows.num_rows, 1)
         if rows.num_rows <= size:
@@ -381,7 +381,10 @@ def _joined(tables: list[Any]) -> list[Any]:
     """Concatenate each run of tables with the same schema; a change of schema is reported by the native driver."""
     import pyarrow as pa
 
-    if all(table.schema.equals(tables[0].schema) for table in tables[1:]):
+    schema = tables[0].schema
+    # The values of several dictionaries together may outnumber the keys of one.
+    is_joined = not any(pa.types.is_dictionary(field.type) for field in schema)
+    if is_joined and all(table.schema.equals(schema) for table in tables[1:]):
         return [pa.concat_tables(tables).combine_chunks()]
     return tables
 

@@ -184,8 +184,9 @@ def reencoded(batch: Any, codec: str, quality: int, max_side: int | None) -> Any
     pa = pyarrow_for("this stage")
     table = pa.Table.from_batches([pa.record_batch(batch)])
     columns = {name: table.column(name).to_pylist() for name in ("binary_content", "content_type", "materialize_error")}
+    is_image = [modality == "image" for modality in table.column("modality").to_pylist()]
     for row, payload in enumerate(columns["binary_content"]):
-        if payload is None:
+        if payload is None or not is_image[row]:
             continue
         content, error = _reencoded(payload, codec, quality, max_side)
         columns["binary_content"][row] = content

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill._native import journal as native
 from shardmill._native import storage
-from shardmill._native.resume import check_ids
+from shardmill._native.resume import check_ids, versions_of
 from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
 from shardmill.curate._placement import refuse_inside_input
 from shardmill.errors import CheckpointBusyError, CheckpointMismatchError, Error, FormatError, OptionError
+from shardmill.resume._checkpoint import is_file
 from shardmill.storage._paths import absolute, is_remote, real
 
 if TYPE_CHECKING:
@@ -128,6 +129,10 @@ def _source(path: str, xxh3: str) -> Source:
     from shardmill.resume._index_cache import Source
 
     if is_remote(path):
+        if not xxh3 and (versions := versions_of([path], format=None)):
+            # A list of another tool may be written anew, with the same size.
+            _name, size, changed = versions[0]
+            return Source(path, size, changed)
         # Objects that a job put into a store have unique names and never change.
         return Source(path, storage.size(path) or 0, 0, xxh3)
     status = Path(path).stat()
@@ -315,20 +320,23 @@ class Resumption:
     def _refuse_duplicates(self, files: list[str]) -> None:
         from shardmill.resume import IdIndex
 
-        checkpoint = self._checkpoint
+        columns, format = self._checkpoint._id_columns, self._pipeline.source._options().get("format")
         index = IdIndex.build(
             files,
-            checkpoint._id_columns,
+            columns,
+            format=format,
             memory_bytes=self._memory_bytes,
             progress=self._progress,
         )
         info = index.info()
         Path(index.path).unlink(missing_ok=True)
-        if info["rows"] > len(index):
-            named = _first_duplicate(files, checkpoint._id_columns)
+        # A row without an id shares it with no other row.
+        repeated = info["rows"] - info["nulls"] - len(index)
+        if repeated:
+            named = _first_duplicate(files, columns, format)
             example = "" if named is None else f", such as {named!r}"
             raise CheckpointMismatchError(
-                f"{info['rows'] - len(index)} rows of the input have an id that another row has{example}\n"
+                f"{repeated} rows of the input have an id that another row has{example}\n"
                 'hint: duplicate_ids="count" processes them all'
             )
 
@@ -337,13 +345,13 @@ class Resumption:
 _MAX_SEARCHED = 5_000_000
 
 
-def _first_duplicate(files: list[str], columns: list[str]) -> Any:
+def _first_duplicate(files: list[str], columns: list[str], format: Any) -> Any:
     """Return an id that two rows have, or None if it is not among the first rows."""
     from shardmill.data._dataset import Dataset
 
     seen = set()
     for file in files:
-        for row in Dataset(file, columns=columns):
+        for row in Dataset(file, columns=columns, format=format):
             id = tuple(row[column] for column in columns)
             if None in id:
                 continue
@@ -357,14 +365,12 @@ def _first_duplicate(files: list[str], columns: list[str]) -> Any:
 
 def _state_directory(checkpoint: Checkpoint) -> tuple[str, str | None]:
     """Return the directory for the journal, and the file with completed ids if the path is a file."""
-    path = real(checkpoint.path)
-    if _is_file(path):
-        if not checkpoint._id_columns:
-            raise OptionError(
-                f"`{path}` is a file; the path of a Checkpoint without an `id_column` must be a directory"
-            )
-        return f"{path}.resume", path
-    return path, None
+    path, directory = real(checkpoint.path), checkpoint._state_directory
+    if directory == path:
+        return path, None
+    if not checkpoint._id_columns:
+        raise OptionError(f"`{path}` is a file; the path of a Checkpoint without an `id_column` must be a directory")
+    return directory, path
 
 
 def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
@@ -380,7 +386,7 @@ def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:
 def _files_of(path: str) -> list[str]:
     if not _exists(path):
         raise OptionError(f"`done` names `{path}`, which does not exist")
-    if _is_file(path):
+    if is_file(path):
         return [path]
     below = storage.files(path) if is_remote(path) else [str(file) for file in Path(path).rglob("*") if file.is_file()]
     return [
@@ -394,13 +400,6 @@ def _exists(path: str) -> bool:
     return storage.size(path) is not None if is_remote(path) else Path(path).exists()
 
 
-def _is_file(path: str) -> bool:
-    """Return whether ``path`` is a file. In a store, a path may be both an object and a directory; it then counts as a directory."""
-    if not is_remote(path):
-        return Path(path).is_file()
-    return path.endswith(".parquet") and storage.size(path) is not None and not storage.names(path)
-
-
 def _parquet_in(directory: str) -> list[str]:
     if is_remote(directory):
         return [f"{directory}/{name}" for name in storage.names(directory) if name.endswith(".parquet")]
@@ -408,11 +407,12 @@ def _parquet_in(directory: str) -> list[str]:
 
 
 def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
-    """Return whether a file can be read and has the columns."""
+    """Return whether a file can be read, has the columns, and has rows: without any, its types may be arbitrary."""
     from shardmill.data._dataset import Dataset
 
     try:
-        names = Dataset(path).schema.names
+        dataset = Dataset(path)
+        names, has_rows = dataset.schema.names, len(dataset) > 0
     except (FormatError, OSError, ValueError) as error:
         _log.warning("`%s` is ignored, its ids do not count as done: %s", path, str(error).split("\n")[0])
         return False
@@ -421,7 +421,7 @@ def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
         _log.log(
             logging.WARNING if is_named else logging.INFO, "`%s` is ignored: it has no column `%s`", path, missing[0]
         )
-    return not missing
+    return has_rows and not missing
 
 
 def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str]) -> dict[str, Any]:

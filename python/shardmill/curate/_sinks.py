@@ -90,8 +90,8 @@ class ParquetSink(Sink):
     """Write Parquet. Images of documents are stored uncompressed, other columns are compressed; row groups are limited by bytes.
 
     Rows of a ``TableSource`` become one file per group of input files, with their original types;
-    a group without remaining rows has no file. ``materialize_on_write``, ``on_materialize_error``, ``schema``,
-    ``schema_overrides`` and ``binary_compression`` are only for documents.
+    a group without remaining rows has no file, and loses its earlier one with ``mode="resume"``. ``materialize_on_write``,
+    ``on_materialize_error``, ``schema``, ``schema_overrides`` and ``binary_compression`` are only for documents.
 
     Args:
         path: see ``Sink``, also for all other arguments that are not listed here.

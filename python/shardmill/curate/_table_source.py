@@ -21,7 +21,7 @@ _PARTITION_BYTES = 32_000_000
 @explains(SOURCE)
 @dataclass(frozen=True, repr=False)
 class TableSource(Source):
-    """Parquet, ORC, CSV, JSONL or ArrayRecord files with any columns, whose rows are not documents.
+    """Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files with any columns, whose rows are not documents.
 
     Consecutive files are read together up to ``partition_bytes``, and become one output file; a larger file is split between its
     row groups or stripes. Hidden files, files and directories that start with ``_``, and ``.crc`` files are skipped. The
@@ -34,8 +34,8 @@ class TableSource(Source):
         columns: names of the columns to read, in this order, or paths into structs such as ``"meta.lang"``; all by default.
         filter: an expression such as ``sm.col("words") > 10`` or ``"words > 10"``, or a list of ``(column, op, value)``; other rows are dropped
             before any stage. It may use any column of the files.
-        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"``, ``"jsonl"``, ``"arrayrecord"`` or ``"webdataset"``; inferred from the file
-            names by default.
+        format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"``, ``"jsonl"``, ``"arrayrecord"``, ``"mds"`` or ``"webdataset"``; by default,
+            inferred from the names or the first bytes of the files.
         files_per_partition: number of consecutive files that make one output file.
         partition_bytes: pack consecutive files into partitions of up to this size, such as ``"128MB"``; 32 MB by default.
         schema: Arrow schema of CSV and JSONL files; inferred from the start of every file by default. Other

@@ -210,6 +210,16 @@ def test_blur_keeps_what_reaches_the_threshold_as_opencv_measures_it(run_rows: A
     assert outcome.report.rows_dropped == {"interleaved_blur_filter": 2}
 
 
+def test_blur_of_a_page_in_memory_is_that_of_the_page_that_the_locator_names(run_rows: Any) -> None:
+    pages, sharp = io.BytesIO(), Image.open(io.BytesIO(noisy(1, 255)))
+    Image.new("RGB", sharp.size).save(pages, "TIFF", save_all=True, append_images=[sharp])
+    refs = [f'{{"frame_index": {frame}}}' for frame in (0, 1, 2)]
+    rows = [row("a", at, "image", binary_content=pages.getvalue(), source_ref=ref) for at, ref in enumerate(refs)]
+    outcome = run_rows(rows, [BlurFilter(1.0)], on_materialize_error="drop_row")
+    assert outcome.column("source_ref") == [refs[1]]
+    assert outcome.report.rows_dropped == {"interleaved_blur_filter": 1, "materialize_error": 1}
+
+
 def test_solid_image_scores_zero_and_the_undecodable_is_dropped(run_rows: Any) -> None:
     cut = image("JPEG", (300, 300))[:200]
     rows = document("a", "t", image("PNG"), b"no image", cut)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from PIL import Image
-from shard_builders import RESERVED, curate, document, from_parquet, image, tiff, write_parquet
+from shard_builders import RESERVED, SCHEMA, curate, document, from_parquet, image, row, tiff, write_parquet
 from shardmill.curate import BlurFilter, Map, ReencodeImages
 
 TAR = {"a.json": {"texts": ["t"], "images": [None, "p", "q"], "c": {"k": 1}}, "a.tiff": tiff((20, 10), (30, 10))}
@@ -35,6 +35,14 @@ def test_function_sees_bytes_where_they_are_there(run_tar: Any, how: str) -> Non
     stages = [BlurFilter(0.0), stage] if how == "after a filter" else [stage]
     run_tar(TAR, stages, source={"materialize_on_read": how == "eager"})
     assert seen == [2]
+
+
+def test_images_are_fetched_although_the_source_leaves_out_their_locators(run_tar: Any) -> None:
+    columns = pa.schema([SCHEMA.field(name) for name in ("sample_id", "position", "modality", "binary_content")])
+    plain = run_tar(TAR, source={"schema": columns})
+    mapped = run_tar(TAR, [Map(lambda found: found)], source={"schema": columns})
+    assert None not in mapped.column("binary_content", "image")
+    assert mapped.column("binary_content") == plain.column("binary_content")
 
 
 def test_dropped_added_and_changed_rows_are_counted(run_rows: Any) -> None:
@@ -138,6 +146,22 @@ def test_image_that_cannot_be_decoded_for_reencoding_has_an_error(run_rows: Any)
     )
     assert outcome.column("materialize_error", "image") == ["failed to decode image", None]
     assert outcome.column("content_type", "image")[1] == "image/webp"
+
+
+@pytest.mark.parametrize("codec", ["png", "webp"])
+def test_reencoded_page_in_memory_is_the_one_that_the_locator_names(run_rows: Any, codec: str) -> None:
+    pages = tiff((20, 10), (30, 10))
+    rows = [row("a", at, "image", binary_content=pages, source_ref=f'{{"frame_index": {at}}}') for at in (0, 1)]
+    bodies = run_rows(rows, [ReencodeImages(codec)]).column("binary_content", "image")
+    assert [Image.open(io.BytesIO(body)).size for body in bodies] == [(20, 10), (30, 10)]
+
+
+@pytest.mark.parametrize("codec", ["png", "webp"])
+def test_reencoding_leaves_rows_of_other_modalities_alone(run_rows: Any, codec: str) -> None:
+    rows = [*document("a", image("PNG")), row("a", 1, "audio", content_type="audio/ogg", binary_content=b"sound")]
+    outcome = run_rows(rows, [ReencodeImages(codec)])
+    assert outcome.column("binary_content", "audio") == [b"sound"]
+    assert outcome.column("content_type", "audio") == ["audio/ogg"]
 
 
 def test_something_that_is_no_stage_is_refused(run_rows: Any) -> None:

@@ -6,6 +6,7 @@ use crate::Result;
 use crate::image_header::{Depth, ImageBytes, ImageHeader};
 use crate::source_ref::SourceRef;
 use crate::table::cast_checked;
+use crate::verify::holds_documents;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, LargeStringArray, RecordBatch};
@@ -27,7 +28,7 @@ pub(super) fn inspect_parquet(object: Arc<dyn RangeRead>, options: &InspectOptio
     let Some(file) = inspection.readable(ParquetFile::open(object)) else { return Ok(()) };
     inspection.created_by = file.created_by().map(str::to_owned);
     describe(&file, &file.row_groups(), inspection);
-    if ["sample_id", "modality"].into_iter().any(|name| file.schema().field_with_name(name).is_err()) {
+    if !holds_documents(file.schema()) {
         inspection.samples = file.num_rows();
         inspection.rows.other = file.num_rows();
         return Ok(());

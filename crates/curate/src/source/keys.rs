@@ -5,6 +5,7 @@
 use crate::archive::Archive;
 use crate::error::reason;
 use crate::json::json_text;
+use crate::locate::LocateError;
 use crate::payload::append_range;
 use crate::source::surrogates::lone_surrogate;
 use crate::source::tokens::{IMAGE_EXTENSIONS, TokenScope, stem};
@@ -82,10 +83,29 @@ pub fn read_object(archive: &Archive, member: &Member, limit: DecodeLimit) -> Re
 /// # Errors
 /// Why it is not an object.
 pub fn object_of(archive: &dyn RangeRead, member: &Member, limit: DecodeLimit) -> Result<Map<String, Value>, String> {
+    let bytes = member_bytes(archive, member, limit).map_err(|error| match error {
+        LocateError::Row(text) => text,
+        LocateError::Storage(error) => reason(&*error),
+    })?;
+    parse_object(&bytes)
+}
+
+/// # Errors
+/// For a member above the memory limit, and when the archive cannot be read.
+pub(crate) fn member_bytes(archive: &dyn RangeRead, member: &Member, limit: DecodeLimit) -> Result<Vec<u8>, LocateError> {
     check_member(limit, archive.path(), member)?;
     let mut bytes = Vec::new();
-    append_range(archive, &(member.offset..member.offset + member.size), &mut bytes).map_err(|error| reason(&error))?;
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    append_range(archive, &(member.offset..member.offset + member.size), &mut bytes).map_err(|error| {
+        let text = reason(&error);
+        LocateError::of_read(error, || text)
+    })?;
+    Ok(bytes)
+}
+
+/// # Errors
+/// Why the JSON is not an object.
+pub(crate) fn parse_object(json: &[u8]) -> Result<Map<String, Value>, String> {
+    let text = json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json);
     match serde_json::from_slice(text) {
         // Keys become columns, and column names end at a NUL where Arrow data is exchanged.
         Ok(Value::Object(object)) => match object.keys().find(|key| key.contains('\0')) {

@@ -4,7 +4,7 @@
 
 use crate::chunk::{Chunk, Lineage, Row};
 use crate::error::counted;
-use crate::locate::{LocateError, Locator};
+use crate::locate::{LocateError, Locator, is_of_run, may_open_later};
 use crate::payload::Payload;
 use crate::report::Quarantined;
 use crate::schema::{RESERVED, SchemaChoice, is_reserved, reconciled_but_nulls, refuse_reserved};
@@ -23,7 +23,8 @@ use arrow_select::take::take;
 use serde::{Deserialize, Serialize};
 use shardmill_engine::Cancel;
 use shardmill_formats::limit::{DecodeLimit, TooLarge};
-use shardmill_formats::parquet::ParquetFile;
+use shardmill_formats::parquet::{Error as ParquetError, ParquetFile};
+use shardmill_formats::table::TableError;
 use shardmill_plan::{InputFile, Split};
 use shardmill_storage::{Spool, store_of};
 use std::collections::{BTreeSet, HashSet};
@@ -96,8 +97,8 @@ pub fn check_fields<'a>(files: impl Iterator<Item = &'a InputFile>, options: &Pa
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
-/// Errors of `emit`, cancellation, [`Error::NoSampleId`], and [`Error::File`] for a value that does not fit its column's type. Damaged files are
-/// quarantined instead.
+/// Errors of `emit`, cancellation, a store that does not respond, [`Error::NoSampleId`], and [`Error::File`] for a value that does not fit its column's
+/// type. Damaged files are quarantined instead.
 pub fn read_parquet(split: &Split, options: &ParquetOptions, choice: &SchemaChoice, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
     let files = open_files(split, options.limit(), context)?;
     let schemas: Vec<SchemaRef> = files.iter().map(|(_, file)| reconciled_but_nulls(&selected(file.schema(), options))).collect();
@@ -171,20 +172,39 @@ fn open_files(split: &Split, limit: DecodeLimit, context: &mut SplitContext<'_>)
     let mut files = Vec::new();
     for (number, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
-        let opened = store_of(&input.path)
-            .and_then(|store| Spool::over(store.open(&input.path)?))
-            .map_err(|error| error.to_string())
-            .and_then(|object| ParquetFile::open(object).map(|file| file.with_limit(limit)).map_err(|error| error.to_string()));
-        match opened {
+        let object = match store_of(&input.path).and_then(|store| Spool::over(store.open(&input.path)?)) {
+            Ok(object) => object,
+            Err(error) if matches!(error, shardmill_storage::Error::Stage { .. }) || may_open_later(&error) => return Err(error.into()),
+            Err(error) => {
+                context.quarantine(Quarantined::shard(&input.path, error.to_string()))?;
+                continue;
+            }
+        };
+        match ParquetFile::open(object).map(|file| file.with_limit(limit)) {
             Ok(file) if file.schema().field_with_name("sample_id").is_err() => return Err(Error::NoSampleId { path: input.path.clone() }),
             Ok(file) => match column_problem(file.schema()) {
                 None => files.push((number, file)),
                 Some(problem) => context.quarantine(Quarantined::shard(&input.path, problem))?,
             },
-            Err(reason) => context.quarantine(Quarantined::shard(&input.path, reason))?,
+            // The footer may be the first thing that is asked of the store.
+            Err(error) => match TableError::from(error) {
+                TableError::Storage(error) if may_open_later(&error) => return Err(error.into()),
+                error => context.quarantine(Quarantined::shard(&input.path, error.to_string()))?,
+            },
         }
     }
     Ok(files)
+}
+
+/// What is wrong with an open file.
+///
+/// # Errors
+/// A failure of the store or of a disk, which says nothing about the file.
+fn damage(error: ParquetError) -> Result<String> {
+    match TableError::from(error) {
+        TableError::Storage(error) if is_of_run(&error) => Err(error.into()),
+        error => Ok(error.to_string()),
+    }
 }
 
 /// Why rows with this schema are not interleaved rows.
@@ -222,7 +242,7 @@ impl Reader<'_> {
         let names: Vec<&str> = self.columns.fields().iter().map(|field| field.name().as_str()).collect();
         let batches = match file.batches(&names, Some("binary_content"), self.limit / 4) {
             Ok(batches) => batches,
-            Err(error) => return context.quarantine(Quarantined::shard(&path, error.to_string())),
+            Err(error) => return context.quarantine(Quarantined::shard(&path, damage(error)?)),
         };
         let mut pending: Vec<RecordBatch> = Vec::new();
         let (mut pending_bytes, mut enough) = (0, self.limit);
@@ -231,7 +251,7 @@ impl Reader<'_> {
             let batch = match batch {
                 Ok(batch) => batch,
                 Err(error) => {
-                    context.quarantine(Quarantined::shard(&path, error.to_string()))?;
+                    context.quarantine(Quarantined::shard(&path, damage(error)?))?;
                     // The last document may continue in the lost rows.
                     let (complete, cut) = split_last_document(&pending)?;
                     if let Some(cut) = cut {

@@ -2,14 +2,13 @@
 
 use crate::archive::Archive;
 use crate::chunk::{Modality, Row};
-use crate::error::reason;
 use crate::json::json_text;
 use crate::locate::{LocateError, frame_error};
 use crate::payload::{Located, Payload};
 use crate::report::SplitReport;
 use crate::schema::is_reserved;
 use crate::source::columns::{Columns, Values};
-use crate::source::keys::{check_member, kind_of, list_at, read_object, sample_id};
+use crate::source::keys::{check_member, kind_of, list_at, member_bytes, parse_object, sample_id};
 use crate::source::named_keys::NamedKeys;
 use crate::source::tokens::{TokenScope, Unresolved, content_type};
 use crate::source::webdataset_options::WebDatasetOptions;
@@ -18,6 +17,7 @@ use crate::tiff_pages::TiffPages;
 use serde_json::{Map, Value};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::Member;
+use shardmill_storage::Error as StorageError;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -44,10 +44,10 @@ pub(crate) struct SampleReader<'a> {
 
 impl SampleReader<'_> {
     /// # Errors
-    /// The reason why the sample goes to quarantine.
-    pub(crate) fn read(&mut self, json_member: &Member, file: usize) -> Result<Draft, String> {
+    /// The reason why the sample goes to quarantine, or a failure of the store or of a disk.
+    pub(crate) fn read(&mut self, json_member: &Member, file: usize) -> Result<Draft, LocateError> {
         let options = self.options;
-        let mut object = read_object(self.archive, json_member, options.limit())?;
+        let mut object = parse_object(&member_bytes(&*self.archive.object, json_member, options.limit())?)?;
         let keys = &options.keys;
         let id = sample_id(&object, keys.sample_id_field.as_deref(), &json_member.name);
         self.lists.observe(&object);
@@ -86,11 +86,11 @@ impl SampleReader<'_> {
                 rows.push((row, text_values.next().unwrap_or_default()));
             }
             if let Some(token) = token.filter(|token| !token.is_null()) {
-                let image = images_of_sample.resolve(&scope, &token, is_only)?;
+                let image = images_of_sample.resolve(&scope, &token, is_only).map_err(LocateError::Storage)?;
                 if image.is_missing
                     && let Some(damage) = &self.archive.damage
                 {
-                    return Err(format!("an image of the sample is lost: {}", damage.reason));
+                    return Err(format!("an image of the sample is lost: {}", damage.reason).into());
                 }
                 let row = Row { position, modality: Modality::Image, ..image.row };
                 rows.push((row, image_values.next().unwrap_or_default()));
@@ -207,8 +207,8 @@ impl<'a> SampleImages<'a> {
     }
 
     /// # Errors
-    /// The reason why the sample goes to quarantine: the archive cannot be read.
-    fn resolve(&mut self, scope: &TokenScope<'a>, token: &Value, is_only: bool) -> Result<ResolvedImage, String> {
+    /// A failure of the store or of a disk.
+    fn resolve(&mut self, scope: &TokenScope<'a>, token: &Value, is_only: bool) -> Result<ResolvedImage, Arc<StorageError>> {
         let mut row = Row { modality: Modality::Image, ..Row::default() };
         let (index, member) = match scope.resolve(token.as_str(), is_only) {
             Ok(found) => found,
@@ -231,7 +231,7 @@ impl<'a> SampleImages<'a> {
             match self.locate(index, member, frame) {
                 Ok(located) => row.payload = Payload::Located(located),
                 Err(LocateError::Row(text)) => row.error = Some(text),
-                Err(LocateError::Storage(error)) => return Err(reason(&*error)),
+                Err(LocateError::Storage(error)) => return Err(error),
             }
         }
         Ok(ResolvedImage { row, is_missing: false })

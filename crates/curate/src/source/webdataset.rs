@@ -6,6 +6,7 @@
 use crate::archive::Archive;
 use crate::chunk::{Chunk, Lineage, Row};
 use crate::json::json_text;
+use crate::locate::{LocateError, may_open_later};
 use crate::report::Quarantined;
 use crate::schema::{SchemaChoice, canonical_schema};
 use crate::source::columns::{Columns, Values};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
-/// Errors of `emit`, and cancellation. Damaged shards and samples are quarantined instead.
+/// Errors of `emit`, cancellation, and a store that does not respond. Damaged shards and samples are quarantined instead.
 pub fn read_webdataset(
     split: &Split,
     options: &WebDatasetOptions,
@@ -39,7 +40,7 @@ pub fn read_webdataset(
         context.cancel.check()?;
         match Archive::open_with(&input.path, options.ignore_zeros, options.limit()) {
             Ok(archive) => read_archive(&archive, file, options, &mut columns, context, &mut drafts)?,
-            Err(error @ shardmill_storage::Error::Stage { .. }) => return Err(error.into()),
+            Err(error) if matches!(error, shardmill_storage::Error::Stage { .. }) || may_open_later(&error) => return Err(error.into()),
             Err(error) => context.quarantine(Quarantined::shard(&input.path, error.to_string()))?,
         }
     }
@@ -63,7 +64,8 @@ fn read_archive(
         let mut reader = SampleReader { archive, options, columns, lists: &mut lists, report: context.report, is_located };
         match reader.read(member, file) {
             Ok(draft) => drafts.push(draft),
-            Err(reason) => {
+            Err(LocateError::Storage(error)) => return Err(error.into()),
+            Err(LocateError::Row(reason)) => {
                 let (name, offset) = (Some(member.name.clone()), Some(member.offset));
                 context.quarantine(Quarantined { member: name, offset, ..Quarantined::part(&archive.path, reason) })?;
             }

@@ -4,12 +4,12 @@
 
 use crate::Result;
 use crate::chunk::Row;
-use crate::locate::note_read_error;
+use crate::locate::{frame_error, note_read_error};
 use crate::payload::Payload;
 use crate::source_ref::SourceRef;
 use bytes::Bytes;
 use shardmill_formats::limit::{DecodeLimit, TooLarge};
-use shardmill_images::page_facts;
+use shardmill_images::{extract_page, page_facts, tiff_index};
 
 /// All filters and codecs see RGB of 8 bits.
 const PIXEL_BYTES: u64 = 3;
@@ -26,6 +26,24 @@ pub(crate) fn fetch(row: &mut Row) -> Result<Option<Bytes>> {
             Ok(None)
         }
     }
+}
+
+/// The page that the row's locator names, of a TIFF in memory with several pages, as a TIFF of its own; any other image as it is. `None` for a page
+/// that cannot be copied: the row has an error now.
+pub(crate) fn own_page(row: &mut Row, payload: Bytes) -> Option<Bytes> {
+    if !(payload.starts_with(b"II") || payload.starts_with(b"MM")) {
+        return Some(payload);
+    }
+    let frame = row.frame().filter(|frame| *frame > 0);
+    // A TIFF that was copied for its row has one page, whatever number that had in its file.
+    let Some(frame) = frame.filter(|_| tiff_index(&payload).is_ok_and(|index| index.len() > 1)) else { return Some(payload) };
+    let copy = usize::try_from(frame).ok().and_then(|page| extract_page(&payload, page).ok());
+    if copy.is_none() {
+        let source = SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default();
+        row.error = Some(frame_error(frame, &source.member.or(source.path).unwrap_or_default()));
+        row.payload = Payload::Absent;
+    }
+    copy
 }
 
 /// Whether page `page` of the row's image may be decoded; if not, the row has an error now.

@@ -5,10 +5,12 @@
 use crate::chunk::{Chunk, Modality};
 use crate::error::StageFailure;
 use crate::materialize::Bodies;
+use crate::payload::Payload;
 use crate::report::SplitReport;
+use crate::schema::with_reserved;
 use crate::source::parquet::locate_missing;
 use crate::stage::StageContext;
-use crate::stage::images::{fetch, is_decodable};
+use crate::stage::images::{fetch, is_decodable, own_page};
 use crate::stage::rows::apply_verdict;
 use crate::table::{from_table, to_table};
 use crate::{Error, Result};
@@ -91,7 +93,8 @@ pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &
         if row.modality != Modality::Image || row.error.is_some() {
             continue;
         }
-        if let Some(bytes) = fetch(row)?
+        let image = fetch(row)?.and_then(|bytes| own_page(row, bytes));
+        if let Some(bytes) = image
             && is_decodable(row, &bytes, 0, context.locator.limit)
         {
             images.push(JudgedImage { bytes, document: row.document });
@@ -131,14 +134,16 @@ pub(crate) fn map_table(map: &dyn TableMap, chunk: &mut Chunk, context: &mut Sta
             let bytes = fetch(row)?;
             if map.decodes_images()
                 && row.modality == Modality::Image
-                && let Some(bytes) = bytes
+                && let Some(image) = bytes.and_then(|bytes| own_page(row, bytes))
+                && is_decodable(row, &image, 0, context.locator.limit)
             {
-                is_decodable(row, &bytes, 0, context.locator.limit);
+                row.payload = Payload::Memory(image);
             }
         }
     }
     // Bytes in memory are passed; bytes with only a copy plan are null for the function and are located again afterwards.
-    let mut visible = chunk.clone();
+    // A row that comes back without bytes needs its `source_ref`, which the columns of the source may leave out.
+    let mut visible = Chunk { schema: with_reserved(&chunk.schema), ..chunk.clone() };
     let bodies = Bodies::in_memory(&mut visible, Vec::new())?;
     let table = to_table(&visible, &bodies.into_column())?;
     let failed = |source| Error::Stage { stage: map.name().to_owned(), path: context.path.clone(), source };

@@ -2,7 +2,7 @@
 //!
 //! The invariant: the first file of a split decides. Later ones are converted to its types without loss, or rejected.
 
-use super::{IdPolicy, TableOptions};
+use super::{IdPolicy, NullIds, TableOptions};
 use crate::table::batch_of;
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, RecordBatch, new_null_array};
@@ -58,7 +58,9 @@ impl Layout {
         let of = |fields: Vec<FieldRef>| Arc::new(Schema::new(fields));
         let all = of(fields.clone());
         let id_schema = of(places.iter().filter_map(|place| fields.get(*place).cloned()).collect());
-        if !ids.columns.is_empty() {
+        // A column without values has no type of ids, and no row an id.
+        let has_no_ids = ids.nulls == NullIds::AlwaysProcess && id_schema.fields().iter().any(|field| field.data_type().is_null());
+        if !ids.columns.is_empty() && !has_no_ids {
             // Checked before any row is processed whose id could not be identified later.
             let checked = match &ids.types {
                 Some(types) => types.check(&id_schema, &ids.columns),
@@ -140,10 +142,15 @@ fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<Reco
 
 fn field(table: &dyn TableFile, name: &str) -> Result<FieldRef> {
     let (_, field) = column_of(table, name)?;
-    // A split may have more distinct values than the key type of one of its files can index.
-    let data_type = match field.data_type() {
-        DataType::Dictionary(_, value) => DataType::Dictionary(Box::new(DataType::Int32), value.clone()),
-        other => other.clone(),
-    };
-    Ok(Arc::new(Field::clone(&field).with_data_type(data_type)))
+    Ok(with_wide_keys(&field))
+}
+
+/// With the keys of a dictionary as 32 bits: a split may have more distinct values than the keys of one part of it can index.
+pub(super) fn with_wide_keys(field: &FieldRef) -> FieldRef {
+    match field.data_type() {
+        DataType::Dictionary(_, value) => {
+            Arc::new(Field::clone(field).with_data_type(DataType::Dictionary(Box::new(DataType::Int32), value.clone())))
+        }
+        _ => Arc::clone(field),
+    }
 }

@@ -8,7 +8,7 @@ use crate::report::SplitReport;
 use crate::sink::Finished;
 use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow_buffer::BooleanBuffer;
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_select::filter::filter_record_batch;
 use serde::{Deserialize, Serialize};
 use shardmill_resume::DoneIds;
@@ -49,6 +49,10 @@ impl IdPolicy {
     pub(super) fn pending(&self, ids: &[ArrayRef], place: Place<'_>) -> Result<Option<BooleanBuffer>> {
         self.check_nulls(ids, place)?;
         let Some(done) = &self.done else { return Ok(None) };
+        // A column without values has no type of ids, and no row an id.
+        if ids.iter().any(|array| array.data_type().is_null()) {
+            return Ok(None);
+        }
         let done = done.contains(ids).map_err(|error| Error::File { path: place.path.to_owned(), source: Box::new(error.into()) })?;
         Ok(if done.count_set_bits() == 0 { None } else { Some(!&done) })
     }
@@ -80,11 +84,12 @@ impl<'a> Recorder<'a> {
     }
 
     pub(super) fn write(&mut self, ids: &RecordBatch) -> Result<()> {
-        let is_whole = |row: usize| ids.columns().iter().all(|column| column.is_valid(row));
-        if ids.columns().iter().all(|column| column.null_count() == 0) {
+        let all = ids.columns().iter().map(Array::logical_nulls);
+        let nulls = all.fold(None, |nulls: Option<NullBuffer>, column| NullBuffer::union(nulls.as_ref(), column.as_ref()));
+        let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else {
             return self.output.write(0, ids.clone(), &mut self.uncounted);
-        }
-        let whole: BooleanArray = (0..ids.num_rows()).map(|row| Some(is_whole(row))).collect();
+        };
+        let whole = BooleanArray::new(nulls.into_inner(), None);
         let ids = filter_record_batch(ids, &whole).map_err(Error::unfit("ids", "a record"))?;
         self.output.write(0, ids, &mut self.uncounted)
     }

@@ -51,6 +51,8 @@ pub struct TableJob<'a> {
 /// The files of a split: complete, without a name yet.
 #[derive(Default)]
 pub struct Outcome {
+    /// The future path of the rows.
+    pub path: String,
     /// `None` if no row is left.
     pub rows: Option<Finished>,
     /// The ids of the processed rows; `None` if they are not recorded, or if there are none.
@@ -89,7 +91,7 @@ pub fn run(split: &Split, job: &TableJob<'_>, ids_path: Option<&str>, report: &m
     }
     let entered = Instant::now();
     chain.finish(report, &mut |batch, report| output.write(sink_stage, batch, report))?;
-    let outcome = Outcome { rows: output.finish(sink_stage, report)?, ids: recorder.map(ids::Recorder::finish).transpose()?.flatten() };
+    let outcome = Outcome { path, rows: output.finish(sink_stage, report)?, ids: recorder.map(ids::Recorder::finish).transpose()?.flatten() };
     downstream += entered.elapsed();
     let (rows, bytes) = (report.input.rows, report.input_bytes);
     let source = report.stage(0, SOURCE_STAGE);

@@ -3,12 +3,14 @@
 //! The invariant: each call of a function receives exactly the requested number of rows, except the last call of a split and if memory does not
 //! suffice.
 
+use super::columns::with_wide_keys;
 use crate::report::SplitReport;
 use crate::stage::Stage;
 use crate::stage::user::TableMap;
+use crate::table::{batch_of, cast_checked};
 use crate::{Error, Result};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use shardmill_plan::Expression;
@@ -171,6 +173,7 @@ impl MapStep<'_> {
         let results = self.map.map_rows(rows).map_err(|source| Error::Stage { stage: self.map.name().to_owned(), path: path(), source })?;
         let mut checked = Vec::with_capacity(results.len());
         for rows in results {
+            let rows = in_wide_keys(rows)?;
             let schema = self.schema.get_or_insert_with(|| rows.schema());
             let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
             let same = if has_fields_of(schema, rows.schema_ref()) {
@@ -189,10 +192,20 @@ impl MapStep<'_> {
     }
 }
 
+/// The same rows, with dictionaries that can index the values of all calls together.
+fn in_wide_keys(rows: RecordBatch) -> Result<RecordBatch> {
+    let fields: Vec<FieldRef> = rows.schema_ref().fields().iter().map(with_wide_keys).collect();
+    if fields.iter().zip(rows.schema_ref().fields()).all(|(wide, own)| Arc::ptr_eq(wide, own)) {
+        return Ok(rows);
+    }
+    let columns = fields.iter().zip(rows.columns()).map(|(field, column)| cast_checked(field.name(), column, field.data_type()));
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    let schema = Arc::new(Schema::new_with_metadata(fields, rows.schema_ref().metadata().clone()));
+    batch_of(schema, columns, rows.num_rows()).map_err(Error::unfit("table", "its schema"))
+}
+
 fn has_fields_of(schema: &Schema, other: &Schema) -> bool {
-    let is_same = |(one, other): (&arrow_schema::FieldRef, &arrow_schema::FieldRef)| {
-        one.name() == other.name() && one.data_type().equals_datatype(other.data_type())
-    };
+    let is_same = |(one, other): (&FieldRef, &FieldRef)| one.name() == other.name() && one.data_type().equals_datatype(other.data_type());
     schema.fields().len() == other.fields().len() && schema.fields().iter().zip(other.fields()).all(is_same)
 }
 

@@ -26,6 +26,7 @@ use shardmill_load::Format;
 use shardmill_storage::store_of;
 use std::ops::ControlFlow;
 
+pub(crate) use parquet::holds_documents;
 pub use problem::{FileCheck, ModalityRows, Problem, Rule};
 pub(crate) use table::open_alone;
 

@@ -52,7 +52,7 @@ pub(super) fn verify_parquet(object: &Arc<dyn RangeRead>, options: &VerifyOption
 }
 
 /// Whether the columns are those of interleaved documents. Other tables are plain rows.
-fn holds_documents(schema: &Schema) -> bool {
+pub(crate) fn holds_documents(schema: &Schema) -> bool {
     let is_text = |data_type: &DataType| match data_type {
         DataType::Dictionary(_, value) => matches!(**value, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
         other => matches!(other, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
