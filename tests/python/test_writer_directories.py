@@ -1,5 +1,6 @@
 """Directories of `sm.Writer`: appending, two writers at once, kills, and the indexes that list shards."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from shardmill.write._output import output_of
 
 FORMATS = ["parquet", "jsonl", "webdataset", "mds"]
 SHARDS = {
@@ -106,6 +108,28 @@ def test_overwrite_leaves_the_new_shards_alone(tmp_path: Path, format: str) -> N
     assert [name for name in names(tmp_path) if name != "index.json"] == shard_names(format, 1)
     if format == "mds":
         assert listed(tmp_path) == shard_names(format, 1)
+
+
+def test_directory_whose_name_is_a_pattern_for_another_is_written_too(tmp_path: Path) -> None:
+    for name in ("run1", "run[1]", "run*"):
+        written(tmp_path / name, "parquet", name)
+        assert names(tmp_path / name) == ["part-00000.parquet"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_child_forked_meanwhile_does_not_keep_the_directory_locked(tmp_path: Path) -> None:
+    with output_of(str(tmp_path), is_file=False, mode="append", prefix="part-").locked():
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(descriptor)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 @pytest.mark.parametrize("format", FORMATS)

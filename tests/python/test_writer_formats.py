@@ -106,6 +106,23 @@ def test_batches_of_other_columns_are_refused(tmp_path: Path, format: str, other
         writer.write_batch(pa.table(other))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_mds_batch_with_a_further_column_is_refused_if_the_first_rows_set_the_columns(
+    tmp_path: Path, threads: int
+) -> None:
+    with (
+        pytest.raises(sm.FormatError, match="(?s)Rows have other columns than the rows of .* before.*hint: "),
+        sm.Writer(tmp_path / "out", format="mds", threads=threads) as writer,
+    ):
+        writer.write_batch(pa.table({"a": [1]}))
+        writer.write_batch(pa.table({"a": [2], "b": [3]}))
+    for number, columns in enumerate((["a"], {"a": "int"})):
+        with sm.Writer(tmp_path / str(number), format="mds", columns=columns, threads=threads) as writer:
+            writer.write_batch(pa.table({"a": [1]}))
+            writer.write_batch(pa.table({"a": [2], "b": [3]}))
+        assert list(sm.Dataset(tmp_path / str(number))) == [{"a": 1}, {"a": 2}]
+
+
 def test_compressed_jsonl_is_one_stream_and_reproducible(tmp_path: Path) -> None:
     rows = [{"x": number, "y": "text " * (number % 50)} for number in range(20_000)]
     for name in ("a.jsonl.gz", "b.jsonl.gz", "a.jsonl.zst"):
@@ -258,6 +275,7 @@ def test_compressed_archives_are_read_by_tarfile(tmp_path: Path, suffix: str) ->
         ([{"__key__": None, "txt": "x"}], 'Row 0 has the key "", which is null'),
         ([{"__key__": "a/", "txt": "x"}], "no name after its last slash"),
         ([{"__key__": "__meta__/a", "txt": "x"}], "is one that readers skip"),
+        ([{"__key__": "__a", "b__": "x"}], "is one that readers skip"),
         ([{"__key__": "../a", "txt": "x"}], "leads out of the directory"),
         ([{"__key__": "a/../../b", "txt": "x"}], "leads out of the directory"),
         (
@@ -275,6 +293,12 @@ def test_samples_that_readers_would_see_otherwise_are_refused(tmp_path: Path, ro
     with pytest.raises(ValueError, match=message), sm.Writer(tmp_path / "a.tar") as writer:
         writer.write_rows(rows)
     assert names(tmp_path) == []
+
+
+def test_key_in_underscores_is_read_back(tmp_path: Path) -> None:
+    with sm.Writer(tmp_path / "a.tar") as writer:
+        writer.write({"__key__": "__a__", "txt": "x"})
+    assert list(sm.Dataset(tmp_path / "a.tar")) == [{"__key__": "__a__", "txt": "x"}]
 
 
 def test_equal_keys_in_consecutive_batches_are_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ use crate::pending_files::PendingFiles;
 use crate::staged::{Finished, StagedFile};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use shardmill_formats::mds::{Columns, ShardEncoder, ShardOptions, ShardPieces, UnsealedShard, index_json};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -16,6 +17,8 @@ const WAITING_BATCHES: usize = 16;
 #[derive(Debug)]
 pub(crate) struct MdsFiles {
     columns: Option<Columns>,
+    /// The columns of the first rows, if those of the files follow from them.
+    first: Option<SchemaRef>,
     options: ShardOptions,
     cutter: Option<Cutter>,
     ended: bool,
@@ -30,14 +33,14 @@ enum Cutter {
 
 impl MdsFiles {
     pub(crate) fn new(columns: Option<Columns>, options: ShardOptions) -> Self {
-        Self { columns, options, cutter: None, ended: false }
+        Self { columns, first: None, options, cutter: None, ended: false }
     }
 
     fn start(&mut self, rows: &RecordBatch, pending: &PendingFiles) -> Result<Cutter> {
         pending.clear_first();
         let columns = match self.columns.take() {
             Some(columns) => columns,
-            None => Columns::of_schema(&rows.schema())?,
+            None => Columns::of_schema(self.first.insert(rows.schema()))?,
         };
         let first_number = u32::try_from(pending.first_number()).unwrap_or(u32::MAX);
         let mut encoder = ShardEncoder::new(columns, ShardOptions { first_number, ..self.options.clone() });
@@ -85,6 +88,13 @@ fn written(shard: UnsealedShard, directory: &str) -> Result<Finished> {
 
 impl FileSet for MdsFiles {
     fn write(&mut self, rows: &RecordBatch, _first_row: u64, pending: &mut PendingFiles) -> Result<()> {
+        let schema = rows.schema();
+        // The encoder would ignore further columns.
+        if let Some(first) = &self.first
+            && schema.fields().iter().any(|field| first.column_with_name(field.name()).is_none())
+        {
+            return Err(Error::OtherColumns { path: pending.path().to_owned() });
+        }
         let cutter = match self.cutter.take() {
             Some(cutter) => cutter,
             None => self.start(rows, pending)?,

@@ -3,7 +3,7 @@
 use crate::follower::Outcome;
 use crate::staged::Finished;
 use crate::{Error, FileSummary, Result};
-use shardmill_storage::{AnyDisk, Disk, Replace, remove_stale_staging, store_of, sync_names};
+use shardmill_storage::{AnyDisk, Disk, Replace, remove_stale_staging, sync_names};
 use std::collections::VecDeque;
 
 /// Number of files that may wait for their sync beyond those that threads work on.
@@ -161,7 +161,8 @@ impl PendingFiles {
         if replace == Replace::Never {
             // Checked before the first file is named: all of them, or none.
             for (path, _) in &paths {
-                if store_of(path)?.list(path).is_ok_and(|found| !found.is_empty()) {
+                // Not by a listing: a name may have the characters of a glob.
+                if matches!(AnyDisk::default().size(path), Ok(Some(_))) {
                     return Err(Error::Storage(shardmill_storage::Error::AlreadyExists { path: path.clone() }));
                 }
             }

@@ -74,6 +74,9 @@ class OutputDirectory:
             yield
         finally:
             if descriptor is not None:
+                # Closing is not enough: a child forked in the meantime holds the descriptor too.
+                with suppress(OSError):
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
                 os.close(descriptor)
 
     @contextmanager

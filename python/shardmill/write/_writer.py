@@ -63,7 +63,7 @@ class Writer:
         schema: Arrow schema of the rows; inferred from the first rows by default. Not for ArrayRecord.
         format: ``"arrayrecord"``, ``"parquet"``, ``"jsonl"``, ``"webdataset"`` or ``"mds"``; by default, inferred from the extension of
             ``out``, and Parquet for a directory.
-        compression: for ArrayRecord ``"zstd:5"``, ``"brotli:5"`` (both also without a level), ``"snappy"`` or ``"none"``; for Parquet
+        compression: for ArrayRecord ``"zstd:3"``, ``"brotli:6"`` (both also without a level), ``"snappy"`` or ``"none"``; for Parquet
             ``"zstd"``, ``"snappy"`` or ``"none"``; for JSONL and WebDataset ``"gz:6"``, ``"zstd:3"`` (both also without a level) or
             ``"none"``; for MDS ``"zstd:7"``, ``"gz"``, ``"br"``, ``"bz2"``, ``"snappy"`` or ``"none"``. The default is zstd for ArrayRecord
             and Parquet. Other formats are not compressed by default, unless the name ``out`` implies it.
