@@ -1,9 +1,10 @@
 //! Python code called from native threads: it can be interrupted, and the interpreter waits for it on exit.
 //!
 //! A native thread that runs Python code while the interpreter is finalized crashes the process (python/cpython#87135). So a run that is stopped
-//! raises `KeyboardInterrupt` in the calls of its stages, and the exit waits for calls that do not react, as it does for Python's own threads.
+//! raises `KeyboardInterrupt` in the calls of its stages, and the exit waits for calls that do not react, as it does for Python's own threads. The
+//! threads of a pass may live on at the exit: they begin no further call.
 
-use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,8 @@ const EXIT_POLL: Duration = Duration::from_millis(10);
 
 static RUNNING: Mutex<Vec<Call>> = Mutex::new(Vec::new());
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
+/// The thread that ends the interpreter, if it ends.
+static ENDING: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Call {
@@ -37,12 +40,14 @@ impl Calls {
         Self(next_id())
     }
 
-    /// Must be held, attached to the interpreter, while the call lasts.
+    /// Must be held, attached to the interpreter, while the call lasts. Refused when the interpreter ends, but on the thread that ends it.
     pub(crate) fn enter(self, py: Python<'_>) -> PyResult<Entered> {
-        let thread = py.import("threading")?.getattr("get_ident")?.call0()?.extract()?;
+        let thread = this_thread(py)?;
         let call = Call { id: next_id(), process: std::process::id(), owner: self.0, thread };
         running().push(call);
-        Ok(Entered(call.id))
+        let entered = Entered(call.id);
+        // It is listed before: either the end of the interpreter waits for it, or it is refused.
+        if [0, thread].contains(&ENDING.load(Ordering::SeqCst)) { Ok(entered) } else { Err(PyRuntimeError::new_err("the interpreter exits")) }
     }
 
     /// Raises `KeyboardInterrupt` in every call in progress, at its next bytecode.
@@ -67,6 +72,11 @@ impl Drop for Entered {
     }
 }
 
+/// As returned by `threading.get_ident()`.
+fn this_thread(py: Python<'_>) -> PyResult<u64> {
+    py.import("threading")?.getattr("get_ident")?.call0()?.extract()
+}
+
 fn next_id() -> u64 {
     LAST_ID.fetch_add(1, Ordering::Relaxed)
 }
@@ -80,9 +90,10 @@ fn ours() -> Vec<Call> {
     running().iter().filter(|call| call.process == process).copied().collect()
 }
 
-/// Waits until no native thread runs Python code; another Ctrl-C ends the wait.
+/// Waits until no native thread runs Python code, and lets none begin; another Ctrl-C ends the wait.
 #[pyfunction]
 fn wait_for_calls(py: Python<'_>) -> PyResult<()> {
+    ENDING.store(this_thread(py)?, Ordering::SeqCst);
     while !ours().is_empty() {
         py.detach(|| std::thread::sleep(EXIT_POLL));
         py.check_signals()?;

@@ -43,6 +43,11 @@ where
     }
 }
 
+/// Lets [`listening`] raise `error` once its work on this thread has returned: for an exception that ends the program, such as `KeyboardInterrupt`.
+pub(crate) fn raise_afterwards(error: PyErr) {
+    RAISED.set(Some(error));
+}
+
 thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }

@@ -5,13 +5,15 @@
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use pyo3::prelude::*;
+use shardmill_storage::PerProcess;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MOST: usize = 1000;
 
-static WAITING: Mutex<VecDeque<Event>> = Mutex::new(VecDeque::new());
+/// A thread of the parent may have held the lock when this process was forked, so a child has its own.
+static WAITING: PerProcess<Mutex<VecDeque<Event>>> = PerProcess::new();
 static ARE_WAITING: AtomicBool = AtomicBool::new(false);
 
 struct Event {
@@ -34,7 +36,7 @@ impl Log for Collector {
             return;
         }
         let message = shardmill_storage::redacted(&record.args().to_string());
-        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = waiting();
         if waiting.len() >= MOST {
             waiting.pop_front();
         }
@@ -43,6 +45,10 @@ impl Log for Collector {
     }
 
     fn flush(&self) {}
+}
+
+fn waiting() -> MutexGuard<'static, VecDeque<Event>> {
+    WAITING.get_or_make(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn init() {
@@ -57,7 +63,7 @@ pub(crate) fn pass_on(py: Python<'_>) {
     if !ARE_WAITING.swap(false, Ordering::Acquire) {
         return;
     }
-    let events = std::mem::take(&mut *WAITING.lock().unwrap_or_else(PoisonError::into_inner));
+    let events = std::mem::take(&mut *waiting());
     if let Err(error) = events.into_iter().try_for_each(|event| event.pass_on(py)) {
         error.print(py);
     }

@@ -1,7 +1,8 @@
 //! `shardmill._native.verify`
 
 use crate::delivery::deliver;
-use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::error::PyShardmillError;
+use crate::interrupt::answered;
 use pyo3::prelude::*;
 use shardmill_curate::Error;
 use shardmill_curate::file_format;
@@ -11,16 +12,16 @@ use shardmill_engine::Cancel;
 /// The files at or below `paths` of any format that a data set can read, sorted, and the skipped files. An explicitly named file is always included.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
-fn checkable_files(py: Python<'_>, paths: Vec<String>) -> PyShardmillResult<(Vec<String>, Vec<String>)> {
-    let checkable = py.detach(|| file_format::checkable_files(&paths)).map_err(Error::from)?;
+fn checkable_files(py: Python<'_>, paths: Vec<String>) -> PyResult<(Vec<String>, Vec<String>)> {
+    let checkable = answered(py, || Ok(file_format::checkable_files(&paths).map_err(Error::from)?))?;
     Ok((checkable.files, checkable.left_out))
 }
 
 /// The names of the formats of the files at or below `paths`.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "a list of Python becomes a vector")]
-fn data_formats(py: Python<'_>, paths: Vec<String>) -> PyShardmillResult<Vec<String>> {
-    let formats = py.detach(|| file_format::data_formats(&paths)).map_err(Error::from)?;
+fn data_formats(py: Python<'_>, paths: Vec<String>) -> PyResult<Vec<String>> {
+    let formats = answered(py, || Ok(file_format::data_formats(&paths).map_err(Error::from)?))?;
     Ok(formats.into_iter().map(|format| format.name().to_owned()).collect())
 }
 

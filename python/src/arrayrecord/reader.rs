@@ -4,7 +4,7 @@ use super::indices::record_numbers;
 use super::records::PyRecords;
 use super::refused;
 use crate::error::PyShardmillError;
-use crate::interrupt::{SIGNAL_POLL, interruptible};
+use crate::interrupt::{SIGNAL_POLL, interruptible, listening};
 use arrow_array::LargeBinaryArray;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -34,7 +34,7 @@ impl PyReader {
             other => return Err(PyShardmillError::option(&format!("verify is 'full', 'header' or 'none', not {other:?}")).into()),
         };
         let tail = ReaderOptions::parse(options).map_err(|error| refused(&error))?.footer_prefetch_bytes;
-        let reader = py.detach(|| Reader::open(path, verify, tail)).map_err(PyShardmillError::from)?;
+        let reader = listening(py, || Reader::open(path, verify, tail))?.map_err(PyShardmillError::from)?;
         Ok(Self(Arc::new(reader)))
     }
 
@@ -78,7 +78,7 @@ impl PyReader {
 
     /// Offset and length of an uncompressed record that is contiguous in the file.
     fn plain_range(&self, py: Python<'_>, index: u64) -> PyResult<Option<(u64, u64)>> {
-        let range = py.detach(|| self.0.plain_range(index)).map_err(PyShardmillError::from)?;
+        let range = listening(py, || self.0.plain_range(index))?.map_err(PyShardmillError::from)?;
         Ok(range.map(|range| (range.start, range.end - range.start)))
     }
 
@@ -93,7 +93,7 @@ pub(super) fn record<'py>(py: Python<'py>, reader: &Arc<Reader>, index: u64) -> 
     if found.read_bytes() <= HELD_BYTES && !reader.is_remote() {
         return Ok(reader.read(&found, |record| PyBytes::new(py, record)).map_err(PyShardmillError::from)?);
     }
-    let record = py.detach(|| reader.read(&found, <[u8]>::to_vec)).map_err(PyShardmillError::from)?;
+    let record = listening(py, || reader.read(&found, <[u8]>::to_vec))?.map_err(PyShardmillError::from)?;
     Ok(PyBytes::new(py, &record))
 }
 
@@ -114,7 +114,7 @@ pub(super) fn records<'py>(
     };
     if batch.is_small() || threads <= 1 {
         for job in 0..batch.jobs() {
-            let segment = py.detach(|| batch.decode(reader, job)).map_err(PyShardmillError::from)?;
+            let segment = listening(py, || batch.decode(reader, job))?.map_err(PyShardmillError::from)?;
             place(job, &segment);
             py.check_signals()?;
         }

@@ -226,8 +226,10 @@ fn remove_leftovers(py: Python<'_>, directory: &str) -> usize {
 
 impl Drop for PyWriter {
     fn drop(&mut self) {
+        // No thread of this process has it. One of a parent may have held the lock at a fork, so the lock is not taken.
+        let shards = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Threads that release Arrow data of Python need the interpreter, so a thread that waits for them must not hold it.
-        Python::attach(|py| py.detach(|| self.lock().abandon()));
+        Python::attach(|py| py.detach(|| shards.abandon()));
     }
 }
 
