@@ -92,3 +92,13 @@ def test_column_of_fixed_size_is_converted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "shardmill", "convert", str(tmp_path / "fixed.parquet"), str(target)]
     subprocess.run(command, check=True)
     assert ArrayRecordReader(target).read_all() == [b"12345678", b"abcdefgh"]
+
+
+def test_view_shows_the_file_that_was_opened_after_another_has_taken_its_name(tmp_path: Path) -> None:
+    path, readers = tmp_path / "records", []
+    for record in (b"old", b"new"):
+        with ArrayRecordWriter(path, "uncompressed") as writer:
+            writer.write(record)
+        readers.append(ArrayRecordReader(path))
+    assert [bytes(reader.view(0)) for reader in readers] == [b"old", b"new"]
+    assert [reader[0] for reader in readers] == [b"old", b"new"]

@@ -38,6 +38,14 @@ def test_reader_in_a_bucket_gives_what_upstream_wrote(paths, server, proxy):
         assert list(reader) == RECORDS[:1500]
 
 
+def test_view_of_an_uncompressed_record_in_a_bucket_is_a_copy(bucket, server):
+    path = f"s3://{bucket.name}/plain.array_record"
+    with ArrayRecordWriter(path, "uncompressed", storage_options=server.storage_options()) as writer:
+        writer.write_all(RECORDS[:20])
+    with ArrayRecordReader(path) as reader:
+        assert bytes(reader.view(3)) == RECORDS[3] and bytes(reader.view(-1)) == RECORDS[19]
+
+
 def test_source_in_a_bucket_counts_through_its_files(paths, server):
     source = ArrayRecordDataSource([paths[0], f"{paths[1]}[100:1500]"], storage_options=server.storage_options())
     assert len(source) == 2900

@@ -113,9 +113,17 @@ class ArrayRecordDataSource(_native.Source):
         self._forget_readers()
 
     def _forget_readers(self) -> None:
-        self._lock = threading.Lock()
+        self._process, self._own_lock = os.getpid(), threading.Lock()
         self._readers: list[ArrayRecordReader | None] = [None] * len(self._read_instructions)
         self._reset([(part.start, max(part.num_records, 0)) for part in self._read_instructions])
+
+    @property
+    def _lock(self) -> threading.Lock:
+        """Held while a file is opened."""
+        if self._process != os.getpid():
+            # A thread that a fork left behind may have held it.
+            self._process, self._own_lock = os.getpid(), threading.Lock()
+        return self._own_lock
 
     def __len__(self) -> int:
         return self._num_records
@@ -164,7 +172,7 @@ class ArrayRecordDataSource(_native.Source):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for of_this_process in ("_lock", "_readers"):
+        for of_this_process in ("_process", "_own_lock", "_readers"):
             del state[of_this_process]
         return state
 

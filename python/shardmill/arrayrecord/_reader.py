@@ -6,6 +6,7 @@ import mmap
 import operator
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -14,7 +15,7 @@ from shardmill._native import arrayrecord as _native
 from shardmill._threads import checked_threads
 from shardmill.errors import ClosedError, Error, OptionError, RecordError, RowIndexError
 from shardmill.storage._configure import configure_all, still_needed
-from shardmill.storage._paths import path_of
+from shardmill.storage._paths import is_remote, path_of
 
 _INT64 = 2**63
 
@@ -93,6 +94,11 @@ class ArrayRecordReader:
         self._ahead: _native.Records | None = None
         self._is_sequential = False
         self._mapped: mmap.mmap | None = None
+        #: What identifies the file while it is open; ``None`` for an object, or if it is missing.
+        self._file: tuple[int, int] | None = None
+        with suppress(OSError, ValueError):
+            # Before it is opened: if another file takes its name in between, views copy.
+            self._file = None if is_remote(self._path) else _number_of(Path(self._path).stat())
         try:
             self._native = _native.Reader(self._path, options=options, verify=verify)
         except OptionError:
@@ -236,17 +242,21 @@ class ArrayRecordReader:
     def view(self, index: int) -> memoryview:
         """Return a record as a memoryview.
 
-        If the record is stored uncompressed and contiguous, no byte is copied; the file must not be truncated while the view is alive.
+        If the record is stored uncompressed and contiguous in a local file, no byte is copied; the file must not be truncated while the view
+        is alive.
 
         Raises:
             IndexError: If the index is out of range.
         """
         native, number = self._usable(), self._number(index)
-        place = native.plain_range(number)
+        place = None if is_remote(self._path) else native.plain_range(number)
         if place is None:
             return memoryview(native.record(number))
         if self._mapped is None:
             with Path(self._path).open("rb") as file:
+                if _number_of(os.fstat(file.fileno())) != self._file:
+                    # Another file has taken its name.
+                    return memoryview(native.record(number))
                 self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         start, length = place
         return memoryview(self._mapped)[start : start + length]
@@ -343,6 +353,10 @@ class ArrayRecordReader:
             return self._usable().range(first, past, self._threads)
         except OSError as error:
             raise as_runtime_error(error) from error
+
+
+def _number_of(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _reopened(

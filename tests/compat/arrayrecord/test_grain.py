@@ -1,6 +1,8 @@
 """Grain reads the same through ours as through the original, and each goes on from the states of the other."""
 
+import io
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,21 @@ assert reader.record_index() == 17
 print("ok")
 """
     assert run_python(code, *paths) == "ok\n"
+
+
+def test_rows_of_a_batched_read_are_those_of_single_reads(tmp_path) -> None:
+    """Grain reads single rows or batches, as its options say."""
+    from shardmill.errors import RecordKeyError
+    from shardmill.integrations.grain import DatasetSource
+
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for number in range(3):
+            member = tarfile.TarInfo(f"{number}.json")
+            content = json.dumps({"number": number}).encode()
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    source = DatasetSource(tmp_path / "a.tar")
+    assert [row["json"] for row in source._getitems([2, 0])] == [{"number": 2}, {"number": 0}]
+    assert source._getitems([2, 0]) == [source[2], source[0]]
+    with pytest.raises(RecordKeyError):
+        source._getitems([-1])

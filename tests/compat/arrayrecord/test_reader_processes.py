@@ -121,3 +121,31 @@ print("ok")
 def test_forked_child_reads_and_writes(when, kind, path) -> None:
     """What was opened before the fork, what is opened after it, and while other threads read."""
     assert run_python(FORK, path, when, kind) == "ok\n"
+
+
+FORK_WHILE_OPENING = """
+import os, signal, sys, threading
+from shardmill.arrayrecord import ArrayRecordDataSource
+source = ArrayRecordDataSource(sys.argv[1])
+opening, is_over = threading.Event(), threading.Event()
+def opens_slowly():
+    with source._lock:
+        opening.set()
+        is_over.wait()
+thread = threading.Thread(target=opens_slowly)
+thread.start()
+opening.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(0 if source[7] == b"record 7 record 7 " else 1)
+status = os.waitpid(child, 0)[1]
+is_over.set()
+thread.join()
+assert status == 0, status
+print(source[7])
+"""
+
+
+def test_child_that_is_forked_while_a_source_opens_a_file_opens_its_own(path) -> None:
+    assert run_python(FORK_WHILE_OPENING, path) == f"{RECORDS[7]!r}\n"
