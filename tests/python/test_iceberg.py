@@ -169,6 +169,35 @@ def test_rows_are_those_of_pyiceberg(table):
     assert delivered(dataset, columns=["score", "id"]).column_names == ["score", "id"]
 
 
+def test_rows_are_read_one_by_one(table):
+    dataset = IcebergTable(table)
+    expected = table.scan().to_arrow().sort_by("id").to_pylist()
+    assert sorted(dataset, key=lambda row: row["id"]) == expected
+    assert [dataset[row] for row in range(ROWS)] == list(dataset)
+
+
+def test_attributes_of_a_data_set_are_there_on_a_table(table):
+    dataset = IcebergTable(table)
+    names = [name for name in dir(IcebergTable) if isinstance(getattr(IcebergTable, name), property)]
+    assert {"ignore_zeros", "format", "skipped"} <= set(names)
+    for one in (dataset, pickle.loads(pickle.dumps(dataset))):
+        for name in names:
+            getattr(one, name)
+        assert (one.format, one.ignore_zeros, one.skipped, one.row_filter) == ("parquet", False, [], None)
+        with pytest.raises(sm.OptionError, match="no tokens to count"):
+            one.token_counts()
+
+
+def test_tokens_of_a_table_are_packed(catalog):
+    tokens = pa.table({"tokens": pa.array([[1, 2, 3], [4, 5]], pa.list_(pa.int32()))})
+    table = catalog.create_table("db.tokens", schema=tokens.schema)
+    table.append(tokens)
+    packing = sm.Packing("tokens", length=5)
+    for dataset in (IcebergTable(table), pickle.loads(pickle.dumps(IcebergTable(table)))):
+        loader = sm.Loader(dataset, packing=packing, output="numpy", rank=0, world_size=1)
+        assert [batch["tokens"].tolist() for batch in loader] == [[[1, 2, 3, 4, 5]]]
+
+
 def test_table_is_found_by_name_and_pickles_without_its_catalog(table, config, tmp_path):
     dataset = IcebergTable("db.events", catalog_config=config, filter=sm.col("label") == 1, columns=["id"])
     pickled = pickle.dumps(dataset)
@@ -286,6 +315,18 @@ def test_file_whose_rows_are_all_deleted_gives_none(table):
     delete_by_position(table, [(path, row) for row in range(100)])
     assert len(IcebergTable(table)) == ROWS - 100
     assert_equals_pyiceberg(IcebergTable(table), table)
+
+
+def test_null_in_a_deleted_row_is_not_refused(catalog):
+    rows = pa.table({"x": pa.array([0, None, 2], pa.int32())})
+    table = catalog.create_table("db.gaps", schema=rows.schema)
+    table.append(rows)
+    with pytest.raises(sm.FormatError, match="has nulls in"):
+        sm.Loader(IcebergTable(table), output="numpy", rank=0, world_size=1)
+    (path,) = [task.file.file_path for task in table.scan().plan_files()]
+    delete_by_position(table, [(path, 1)])
+    loader = sm.Loader(IcebergTable(table), output="numpy", rank=0, world_size=1)
+    assert [batch["x"].tolist() for batch in loader] == [[0, 2]]
 
 
 def test_equality_deletes_are_refused(table):

@@ -95,6 +95,15 @@ def test_workers_that_end_with_their_pass_give_a_new_epoch_at_each_pass(director
     assert [ids_of(loader) for _ in range(3)] == [ids_of(oracle) for _ in range(3)]
 
 
+def test_passes_with_the_same_seed_of_torch_are_new_epochs_as_well(directory):
+    oracle, generator = loader_of(directory, shuffle=True), torch.Generator()
+    dataset = BatchDataset(loader_of(directory, shuffle=True))
+    loader = in_workers(dataset, 2, multiprocessing_context="fork", generator=generator)
+    for epoch in range(3):
+        generator.manual_seed(7)
+        assert ids_of(loader) == ids_of(oracle), epoch
+
+
 def test_set_epoch_reaches_workers_that_are_running(directory):
     oracle = loader_of(directory, shuffle=True)
     dataset = BatchDataset(loader_of(directory, shuffle=True))

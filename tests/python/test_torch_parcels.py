@@ -1,8 +1,10 @@
 """Batches on their way from worker processes. The oracle is the batch that was sent."""
 
 import pickle
+from collections import OrderedDict
 from multiprocessing.reduction import ForkingPickler
 
+import pyarrow as pa
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -76,3 +78,11 @@ def test_what_arrives_may_be_written_to_and_is_not_what_was_sent():
     arrived = sent(batch)
     arrived["x"][0] = 7
     assert (batch["x"][0], arrived["y"][0]) == (0, 0)
+
+
+def test_results_of_a_transform_arrive_with_their_own_types():
+    table = pa.table({"x": [1, 2, 3]})
+    for made in (table, table["x"], table["x"].combine_chunks(), OrderedDict(x=1), "text"):
+        arrived = sent(made)
+        assert type(arrived) is type(made)
+        assert arrived == made

@@ -19,6 +19,7 @@ except ModuleNotFoundError as missing:
 
 from shardmill.arrayrecord import ArrayRecordDataSource
 from shardmill.data._dataset import Dataset
+from shardmill.data._decodings import decoded
 from shardmill.errors import RecordKeyError
 from shardmill.storage._paths import PathLike
 
@@ -49,15 +50,24 @@ class DatasetSource:
         return len(self._dataset)
 
     def __getitem__(self, record_key: SupportsIndex) -> dict[str, Any]:
-        key = record_key.__index__()
-        if not 0 <= key < len(self._dataset):
-            raise RecordKeyError(f"record key {key} is out of range for a source of length {len(self._dataset)}")
-        return self._dataset[key]
+        return self._dataset[self._key(record_key)]
 
     def _getitems(self, record_keys: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
         """Read a batch; Grain looks for this method."""
-        batch = self._dataset.take([key.__index__() for key in record_keys])
-        return batch.to_pylist() if hasattr(batch, "to_pylist") else [self[key] for key in record_keys]
+        batch = self._dataset.take([self._key(key) for key in record_keys])
+        if not hasattr(batch, "to_pylist"):
+            return [self[key] for key in record_keys]
+        rows: list[dict[str, Any]] = batch.to_pylist()
+        for name, decoding in zip(self._dataset.columns, self._dataset._decodings, strict=False):
+            for row in rows if decoding is not None else ():
+                [row[name]] = decoded([row[name]], decoding)
+        return rows
+
+    def _key(self, record_key: SupportsIndex) -> int:
+        key = record_key.__index__()
+        if not 0 <= key < len(self._dataset):
+            raise RecordKeyError(f"record key {key} is out of range for a source of length {len(self._dataset)}")
+        return key
 
     def __repr__(self) -> str:
         # Grain rejects a checkpoint if this string differs, so it identifies the data and nothing of this process.

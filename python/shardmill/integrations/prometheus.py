@@ -115,7 +115,7 @@ class LoaderCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of this moment."""
-        found = [(values, loader.metrics()) for values, loader in self._loaders.items()]
+        found = [(values, loader.metrics()) for values, loader in list(self._loaders.items())]
 
         def family(
             kind: type[CounterMetricFamily | GaugeMetricFamily],

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shardmill._native import load as _native
 from shardmill._threads import default_threads
 from shardmill.data._dataset import Dataset
+from shardmill.data._token_lengths import TokenLengths
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
 from shardmill.integrations.iceberg._planning import Planned, planned
@@ -77,6 +78,11 @@ class IcebergTable(Dataset):
         """Id of the pinned snapshot; ``None`` if the table has none."""
         return self._plan.snapshot_id
 
+    @property
+    def ignore_zeros(self) -> bool:
+        """False: the files of a table are not tars."""
+        return False
+
     def __repr__(self) -> str:
         return f"IcebergTable({self._plan.name}: snapshot {self._plan.snapshot_id}, {len(self._plan.files)} files)"
 
@@ -100,8 +106,9 @@ class IcebergTable(Dataset):
         )
         self._columns = list(self._native.column_names) if columns is None else columns
         self._column_numbers = self._native.column_numbers(self._columns)
+        self._decodings = self._decodings_of(self._columns)
         self._rows = None
-        self._lengths = {}
+        self._token_lengths = TokenLengths(self._row_plan, self._threads)
 
 
 def _reopened(plan: Planned, columns: list[str], filter: Expression | None, threads: int | None) -> IcebergTable:

@@ -21,7 +21,7 @@ _ACTOR_MEMORY_BYTES = 64 << 20
 
 
 class ShardmillCheckpointConfig(CheckpointConfig):
-    """What ``checkpoint_config`` returns: Ray's configuration with four more attributes.
+    """What ``checkpoint_config`` returns: Ray's configuration with three more attributes.
 
     Attributes:
         null_ids: what happens to rows without an id.

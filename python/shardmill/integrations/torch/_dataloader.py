@@ -182,7 +182,7 @@ def create_dataloader(
         show_progress: show a progress bar over the batches of a pass. Requires tqdm.
         progress_interval_sec: seconds between two updates of the bar.
         shuffle_buffer_size: number of rows, in whole row groups, that are shuffled together; 0 or less shuffles one row
-            group at a time. By default, the rows that fit into 128 MiB. Requires ``shuffle``.
+            group at a time. By default, the rows that fit into 64 MiB. Requires ``shuffle``.
         tail: what happens to rows that do not fill a whole step of all ranks: ``"uneven"`` (default) distributes them, so a
             rank may get one row or one batch less than another; ``"drop"`` drops them; ``"pad"`` adds
             rows from the start of the epoch, marked in a column ``__padded``. With ``DistributedDataParallel``, use ``"drop"`` or

@@ -131,10 +131,10 @@ class BatchDataset(IterableDataset):
                 raise CheckpointMismatchError(
                     f"the state was saved with {resumed.workers} worker processes, this DataLoader has {worker.num_workers}"
                 )
-            self._passes.resumed(key, resumed.epoch, resumed.consumed)
+            self._passes.resumed(key, worker.id, resumed.epoch, resumed.consumed)
             self._share = resumed
         else:
-            epoch, consumed = self._passes.begin(key, self._loader._start)
+            epoch, consumed = self._passes.begin(key, worker.id, self._loader._start)
             self._share = _Share(epoch, consumed, worker.id, worker.num_workers)
         self._base = None
         return self._shared(self._share)
@@ -158,15 +158,10 @@ class BatchDataset(IterableDataset):
             RuntimeError: If worker processes make the batches: their position is not known here.
         """
         if self._share is not None and get_worker_info() is not None:
-            # Fingerprints do not change from batch to batch.
-            self._base = self._base or self._loader.state_dict()
             share = self._share
-            return {
-                **self._base,
-                "epoch": share.epoch,
-                "consumed": share.consumed,
-                _WORKER: {"next": share.next, "workers": share.workers},
-            }
+            # It does not change from batch to batch.
+            self._base = self._base or self._loader._state_at(share.epoch, share.consumed)
+            return {**self._base, _WORKER: {"next": share.next, "workers": share.workers}}
         if self._passes.have_begun():
             raise EngineError(
                 "batches are made in worker processes, so the number of batches the trainer has received is not known here\n"

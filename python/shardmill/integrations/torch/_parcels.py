@@ -26,11 +26,14 @@ _NUMPY_TYPES = frozenset(
 
 def parcel(batch: Any) -> Any:
     """Return ``batch`` in an equivalent form that is cheap to send."""
-    if isinstance(batch, dict):
+    # A transform may return anything; what does not come from a loader is sent as it is.
+    if type(batch) is dict:
         return Parcel(batch)
     if type(batch).__module__.partition(".")[0] == "pyarrow":
         import pyarrow as pa
 
+        if not isinstance(batch, pa.RecordBatch):
+            return batch
         # Writes only the rows of a slice, not those around it; unlike a message alone, a stream has dictionaries too.
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:

@@ -3,7 +3,7 @@
 Worker processes of a ``DataLoader`` each start a pass on their own, at any time, without asking the
 process of the trainer. Yet all workers of one pass must deliver the same epoch. So the first worker that starts a pass records
 its epoch, and the others read it. The record is a shared file that belongs to the process of the trainer. Invariant: the record of a
-pass never changes, even if ``Passes.move`` is called while its workers start.
+pass never changes, even if ``Passes.move`` is called while its workers start, and is whole even if a worker is killed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,9 @@ from shardmill.integrations.torch._shared_file import SharedFile
 
 #: Identifies a pass in all its workers: the seed that torch draws for an iterator, and the number of passes its workers have started.
 PassKey = tuple[int, int]
+
+#: At the start of the file: where the content begins after it, and its length. Zeros if there is no content yet.
+_PLACE = struct.Struct("<QQ")
 
 _REMEMBERED_MOVES = 8
 _REMEMBERED_PASSES = 64
@@ -44,28 +48,29 @@ class Passes:
             for old in sorted(map(int, moves))[:-_REMEMBERED_MOVES]:
                 del moves[str(old)]
 
-    def begin(self, key: PassKey, first: tuple[int, int]) -> tuple[int, int]:
+    def begin(self, key: PassKey, worker: int, first: tuple[int, int]) -> tuple[int, int]:
         """Return the epoch and position of a pass: the recorded ones, else the next ones. Called in workers.
 
         Args:
             key: key of the pass.
+            worker: number of the worker.
             first: start of the first pass, if ``move`` was not called.
         """
         with self._content() as moves:
             move = self._move_of(moves, key)
-            for seed, number, epoch, consumed in move["passes"]:
-                if (seed, number) == key:
-                    return epoch, consumed
+            joined = self._joined(move, key, worker)
+            if joined is not None:
+                return joined
             epoch, consumed = move["next"] or first
-            self._given(move, key, epoch, consumed)
+            self._given(move, key, worker, epoch, consumed)
             return epoch, consumed
 
-    def resumed(self, key: PassKey, epoch: int, consumed: int) -> None:
+    def resumed(self, key: PassKey, worker: int, epoch: int, consumed: int) -> None:
         """Record a pass that its workers restored from a saved state. Called in workers."""
         with self._content() as moves:
             move = self._move_of(moves, key)
-            if all((seed, number) != key for seed, number, *_ in move["passes"]):
-                self._given(move, key, epoch, consumed)
+            if self._joined(move, key, worker) is None:
+                self._given(move, key, worker, epoch, consumed)
 
     def have_begun(self) -> bool:
         """Return whether workers have started a pass since the last move. Called in the process of the trainer."""
@@ -78,8 +83,22 @@ class Passes:
         return moves.setdefault(str(number), {"next": None, "passes": []})
 
     @staticmethod
-    def _given(move: dict[str, Any], key: PassKey, epoch: int, consumed: int) -> None:
-        move["passes"] = [*move["passes"], [*key, epoch, consumed]][-_REMEMBERED_PASSES:]
+    def _joined(move: dict[str, Any], key: PassKey, worker: int) -> tuple[int, int] | None:
+        """Return the recorded start of a pass that another worker has begun, and note that ``worker`` has begun it too.
+
+        A worker begins a pass once: if it has begun the recorded one, this is a later pass, for which torch drew the same seed again.
+        """
+        for seed, number, epoch, consumed, workers in reversed(move["passes"]):
+            if (seed, number) == key:
+                if worker in workers:
+                    return None
+                workers.append(worker)
+                return epoch, consumed
+        return None
+
+    @staticmethod
+    def _given(move: dict[str, Any], key: PassKey, worker: int, epoch: int, consumed: int) -> None:
+        move["passes"] = [*move["passes"], [*key, epoch, consumed, [worker]]][-_REMEMBERED_PASSES:]
         move["next"] = [epoch + 1, 0]
 
     @contextmanager
@@ -99,11 +118,14 @@ class Passes:
         file = os.open(location, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-            content = json.loads(os.pread(file, os.fstat(file).st_size, 0) or b"{}")
+            start, length = _PLACE.unpack(os.pread(file, _PLACE.size, 0).ljust(_PLACE.size, b"\0"))
+            content = json.loads(os.pread(file, length, _PLACE.size + start) or b"{}")
             yield content.setdefault(str(trainer), {})
             text = json.dumps(content).encode()
-            os.pwrite(file, text, 0)
-            os.ftruncate(file, len(text))
+            # A worker may be killed during a write of several pages, but not during that of the place. So the old content stays until then.
+            free = 0 if len(text) <= start else start + length
+            os.pwrite(file, text, _PLACE.size + free)
+            os.pwrite(file, _PLACE.pack(free, len(text)), 0)
         finally:
             os.close(file)
 

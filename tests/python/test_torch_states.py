@@ -1,0 +1,41 @@
+"""States that worker processes make. The oracle is the loader in one process."""
+
+import itertools
+
+import pytest
+import shardmill as sm
+
+pytest.importorskip("torch")
+
+from shardmill.integrations.torch import BatchDataset
+from torch_rows import ids_of, loader_of, write_rows
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
+]
+
+
+def test_state_of_a_mixture_in_the_epoch_after_a_resume_is_loaded(tmp_path):
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    write_rows(tmp_path)
+    sources = {"first": tmp_path / "0.parquet", "second": tmp_path / "1.parquet"}
+
+    def new_loader():
+        return loader_of(sm.Mixture(sources, choose=[30, 50]), shuffle=True)
+
+    def in_workers(dataset):
+        return stateful.StatefulDataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
+
+    oracle, begun = new_loader(), new_loader()
+    expected, following = ids_of(oracle), ids_of(oracle)
+    ids_of(itertools.islice(begun, 2))
+    dataset = BatchDataset(new_loader())
+    dataset.load_state_dict(begun.state_dict())
+    first = in_workers(dataset)
+    assert ids_of(first) == expected[2:]
+    batches = iter(first)
+    seen = ids_of(itertools.islice(batches, 3))
+    rest = in_workers(BatchDataset(new_loader()))
+    rest.load_state_dict(first.state_dict())
+    assert seen + ids_of(rest) == following
