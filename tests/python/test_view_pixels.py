@@ -115,6 +115,12 @@ def test_page_has_the_epochs_that_differ(photographs, fit, epochs):
         ] * (4 - len(epochs))
 
 
+def test_pages_of_pixels_are_turned(photographs):
+    with serving(photographs, images=sm.Images("image", size=32)) as client:
+        _, _, page = client.request(f"/{client.server.token}/view?view=pixels&start=2&count=2")
+    assert "2 – 3 of 5" in page.decode() and 'data-go="start=4&amp;count=2"' in page.decode()
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [

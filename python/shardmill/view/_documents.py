@@ -35,7 +35,8 @@ def documents_page(opened: Opened, query: Query) -> dict[str, Any]:
     return {
         "documents": [_document(found) for found in shown],
         "start": start,
-        "previous": starts[-1 - count :][0],
+        # No other start is near: the document before is long.
+        "previous": starts[-1 - count :][0] if len(starts) > 1 else max(start - reader.MOST_ROWS, 0),
         "next": end if end < total else None,
     }
 

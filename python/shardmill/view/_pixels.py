@@ -16,7 +16,8 @@ from shardmill.load._nested import Ragged
 from shardmill.view._query import Query, Refused
 from shardmill.view._session import Opened
 
-_MOST_ROWS = 50
+#: As many as the page offers to show at once.
+_MOST_ROWS = 100
 #: Maximum number of images of a list that the page shows.
 _MOST_ITEMS = 12
 _EPOCHS = 4

@@ -226,7 +226,8 @@ class Opened:
         names = [name for name, rows in whole._file_rows if rows]
         if dataset.row_filter is None or len(set(names)) == len(names):
             return Rows(dataset, whole._file_rows)
-        files = (Source([path], filter=dataset.row_filter, format=dataset.format) for path in whole.files)
+        one = Source([], filter=dataset.row_filter, format=dataset.format, ignore_zeros=self.source.ignore_zeros)
+        files = (replace(one, paths=[path]) for path in whole.files)
         return Rows(dataset, whole._file_rows, [len(file.open()) for file in files])
 
 

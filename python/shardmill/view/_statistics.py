@@ -93,10 +93,9 @@ def _column(values: Any) -> dict[str, Any]:
         if types.is_integer(data_type) or types.is_floating(data_type) or types.is_decimal(data_type):
             return found | _spread(values.cast(pa.float64(), safe=False), _number_text) | _few(values)
         if types.is_temporal(data_type):
-            # Dates, times and durations as floats of their own unit.
+            # Dates, times and durations as integers of their own unit, which a float may not hold.
             whole = pa.int32() if data_type.bit_width == 32 else pa.int64()
             ticks = pa.chunked_array([chunk.view(whole) for chunk in values.chunks], whole)
-            ticks = ticks.cast(pa.float64(), safe=False)
             return found | _spread(ticks, lambda tick: scalar_text(pa.array([int(tick)], whole).view(data_type)[0]))
         if name.endswith(("string", "string_view")):
             values = values.cast(pa.large_string())
@@ -124,18 +123,23 @@ def _spread(values: Any, text_of: Any) -> dict[str, Any]:
     import numpy as np
 
     present = values.drop_null().to_numpy()
-    finite = present[np.isfinite(present)]
-    found: dict[str, Any] = {"not_finite": int(present.size - finite.size)}
-    if not finite.size:
+    exact = present[np.isfinite(present)]
+    found: dict[str, Any] = {"not_finite": int(present.size - exact.size)}
+    if not exact.size:
         return found
+    middle = (exact.size - 1) // 2
+    median = np.partition(exact, middle)[middle]
+    bounds = {"low": text_of(exact.min()), "high": text_of(exact.max()), "median": text_of(median)}
+    finite = exact.astype(np.float64)
     low, high = float(finite.min()), float(finite.max())
     counts: Any = [finite.size]
     if low < high and math.isfinite(high - low):
         # Integers: at least one per bin.
         is_whole = np.array_equal(finite, np.floor(finite))
-        counts, _ = np.histogram(finite, min(_BINS, int(high - low) + 1) if is_whole else _BINS, (low, high))
-    median = float(np.quantile(finite, 0.5, method="lower"))
-    bounds = {"low": text_of(low), "high": text_of(high), "median": text_of(median)}
+        bins = min(_BINS, int(high - low) + 1) if is_whole else _BINS
+        # NumPy refuses bins that are narrower than the distance of two floats.
+        bins = max(1, min(bins, int((high - low) / math.ulp(max(-low, high)))))
+        counts, _ = np.histogram(finite, bins, (low, high))
     return found | bounds | {"histogram": [int(count) for count in counts]}
 
 
