@@ -155,6 +155,16 @@ def test_nulls_are_counted_in_the_message(tmp_path: Path) -> None:
     assert "column 'a' has 1 null, and MDS has none" in result.stderr
 
 
+def test_search_for_nulls_keeps_the_options_of_the_store(tmp_path: Path) -> None:
+    from shardmill.cli._conversion import Conversion
+
+    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "a.parquet")
+    dataset = sm.Dataset(tmp_path / "a.parquet")
+    # As of the Hub, whose commit is pinned. Configured again, they would replace those of this process, and its token with them.
+    dataset._arguments["storage_options"] = {"revisions": "hf://datasets/o/n=a"}
+    assert Conversion(dataset, "mds")._encodings == {"text": "str"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -208,6 +218,9 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
     # A file may be its own output.
     converted(out, out, "--mode", "overwrite", "--compression", "none")
     assert len(sm.Dataset(out)) == 3_000
+    # But not of a part of its rows.
+    refused = shardmill("convert", out, out, "--mode", "overwrite", "--filter", "record is not null")
+    assert (refused.returncode, len(sm.Dataset(out))) == (2, 3_000)
     assert names(tmp_path) == ["a.array_record"]
 
 
@@ -281,6 +294,24 @@ def test_rows_that_come_back_changed_are_removed(source: Path, tmp_path: Path, m
     out = tmp_path / "a.array_record"
     assert commands.run(["convert", str(source), str(out), "--column", "text"]) == 1
     assert names(tmp_path) == []
+
+
+def test_file_that_replaced_its_source_is_kept_if_the_comparison_is_interrupted(
+    source: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    from shardmill.cli import _commands as commands
+    from shardmill.cli import _conversion as conversion
+
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "a.array_record"
+    converted(source, out, "--column", "text")
+    monkeypatch.setattr(conversion.Conversion, "written", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        commands.run(["convert", str(out), str(out), "--mode", "overwrite", "--compression", "none"])
+    assert "replaced its source and is kept" in capsys.readouterr().err
+    assert [row["record"].decode() for row in sm.Dataset(out)] == TEXTS
 
 
 def test_missing_pyarrow_is_told(source: Path, tmp_path: Path) -> None:

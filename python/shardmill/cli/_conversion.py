@@ -135,7 +135,8 @@ class Conversion:
         self._refuse_nulls()
 
     def _refuse_nulls(self) -> None:
-        from shardmill import Dataset, col
+        from shardmill import col
+        from shardmill.data._dataset import _reopened
 
         for field in self._schema:
             if not field.nullable:
@@ -147,7 +148,8 @@ class Conversion:
             with warnings.catch_warnings():
                 # Opening the data set the first time gave them.
                 warnings.simplefilter("ignore")
-                nulls = len(Dataset(**arguments))
+                # Keeps the options of the stores, which may have keys that the arguments lack.
+                nulls = len(_reopened(arguments))
             if nulls:
                 raise FormatError(
                     f"column {field.name!r} has {counted(nulls, 'null')}, and MDS has none\n"

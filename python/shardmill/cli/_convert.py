@@ -56,7 +56,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
 
     SRC is a file, a directory or a glob of Parquet, ORC, CSV, JSONL, MDS, WebDataset or ArrayRecord files. DST is one file
     if its name ends in .parquet, .jsonl, .tar or .array_record, else a directory of shards. Data that the format cannot
-    store is rejected before anything is written. On failure, no output is left.
+    store is rejected before anything is written. On failure, no output is left, except for a file that replaced its own source.
 
     \b
     Example:
@@ -71,7 +71,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     from shardmill._native.write import RowDigest
     from shardmill.cli._conversion import Conversion
     from shardmill.errors import FormatError, NotFoundError, OptionError, OutputExistsError
-    from shardmill.storage._paths import served_path
+    from shardmill.storage._paths import real, served_path
 
     start = time.perf_counter()
     src, dst = source_and_destination(paths)
@@ -97,7 +97,8 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     dataset = open_dataset({"paths": src, "columns": columns, **named})
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
-    refuse_input(src, dataset.files, dst, keeps_rows=True)
+    refuse_input(src, dataset.files, dst, keeps_rows=columns is None and options["filter"] is None)
+    replaces_source = real(dst) in map(real, dataset.files)
     try:
         conversion = Conversion(dataset, format, encodings)
         writer = Writer(
@@ -132,6 +133,13 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
                     f"the output has {counted(written.rows, 'row')}, which differ from the {counted(read.rows, 'row')} read"
                 )
         except BaseException:
+            if replaces_source:
+                # It is the only copy of the rows.
+                print(
+                    escape(f"note: {dst!r} replaced its source and is kept, although the rows were not found equal"),
+                    file=sys.stderr,
+                )
+                raise
             for path in [*writer.files, *([index_path(dst)] if format == "mds" else [])]:
                 storage.remove(path)
             if is_new and not storage.is_remote(dst):
