@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import tarfile
 import warnings
 from collections.abc import Sequence
@@ -34,6 +35,17 @@ def xs(path: Any, **options: Any) -> list[int]:
 
 def skipped_names(dataset: sm.Dataset) -> list[str]:
     return sorted(os.path.basename(path) for path, _ in dataset.skipped)
+
+
+def test_copies_have_the_columns_and_the_filter_of_the_call(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1, 2], "y": [3, 4]}), tmp_path / "a.parquet")
+    columns, condition = ["y"], [("x", ">", 1)]
+    dataset = sm.Dataset(tmp_path / "a.parquet", columns=columns, filter=condition)
+    columns.append("x")
+    condition[0] = ("x", ">", 0)
+    assert list(pickle.loads(pickle.dumps(dataset))) == list(dataset) == [{"y": 4}]
+    names: Any = {"x": 0}.keys()
+    assert pickle.loads(pickle.dumps(sm.Dataset(tmp_path / "a.parquet", columns=names))).columns == ["x"]
 
 
 def test_parquet_of_any_name_is_recognized_by_its_first_bytes(tmp_path: Path) -> None:
@@ -262,6 +274,14 @@ def test_json_index_names_no_file_outside_of_its_directory(tmp_path: Path) -> No
     index.write_text(index.read_text().replace("shard.00000.json", "../shard.00000.json"))
     with pytest.raises(ValueError, match="does not lie below"):
         sm.Dataset(tmp_path / "set")
+
+
+def test_glob_has_the_same_names_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "_in/k=1/d/year=2024/a.parquet", 0)
+    monkeypatch.chdir(tmp_path)
+    for path in ("_in/k=1/d/*/*.parquet", "./_in/k=1/d/*/*.parquet", "./_in//k=1/d/*", f"{tmp_path}//_in/k=1/d/*"):
+        dataset = sm.Dataset(path, partitioning="hive")
+        assert (dataset.columns, len(dataset)) == (["x", "year"], 3), path
 
 
 def test_file_that_is_named_twice_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,8 +66,8 @@ class Dataset(ArrowRows):
             names. For a directory with an ``index.json`` of MDS shards, the shards in the index are read, in index order, and each is checked
             against its entry.
             Samples of WebDataset tars become rows with ``__key__`` and one column per extension, in byte order. The last part of the extension
-            determines the type: ``txt``, ``text`` and ``transcript`` are strings, ``cls``, ``class``, ``count``, ``index``, ``inx`` and ``id``
-            are integers, ``json`` and ``jsn`` are JSON, which is decoded in rows and in dicts, and all others are bytes. Pickles stay bytes.
+            sets the type: ``txt``, ``text`` and ``transcript`` are strings, ``cls``, ``cls2``, ``class``, ``count``, ``index``, ``inx`` and
+            ``id`` are integers, ``json`` and ``jsn`` are JSON, which is decoded in rows and dicts, and all others are bytes. Pickles stay bytes.
             From a plain tar only the selected members are read; a compressed one (gzip, zstd) is decompressed from its start each time. A tar
             without the two closing blocks of zeros is truncated, which is an error. Other bytes after the zeros are an error too, unless
             ``ignore_zeros``. Compressed JSONL files (``.jsonl.gz``, ``.jsonl.zst``) are decompressed once, into the directory for temporary
@@ -186,7 +186,7 @@ class Dataset(ArrowRows):
             self._native = self._native.with_images(one._native)
             # A path into a struct becomes a column beside the struct.
             names = names if one.column in names else [*names, one.column]
-        self._columns = self._delivered(names if columns is None else listed("columns", columns))
+        self._columns = self._delivered(names if columns is None else (columns := listed("columns", columns)))
         self._column_numbers = self._numbers_of(self._columns)
         if pickles != "bytes" and self._native.format == "mds":
             self._refuse_pickles(self._columns)
@@ -195,7 +195,7 @@ class Dataset(ArrowRows):
             "path": self._paths,
             "format": format,
             "columns": columns,
-            "filter": filter,
+            "filter": self._filter,
             # Secrets are not pickled: another process gets its own from its environment.
             "storage_options": pinned(self._paths, shown_options),
             "partitioning": partitioning,
