@@ -130,7 +130,7 @@ $(TOOLS)/wheels/.ready: requirements-wheels.txt | prerequisites $(CMAKE)
 
 .PHONY: assembler
 assembler: ## Install nasm on Debian, which assembles the SIMD code of libjpeg-turbo for x86-64
-	@[ "$$(uname -sm)" != "Linux x86_64" ] || command -v nasm >/dev/null || sudo apt-get install --yes nasm
+	@[ "$$(uname -sm)" != "Linux x86_64" ] || command -v nasm >/dev/null || $$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --yes nasm
 
 .PHONY: wheels
 wheels: $(TOOLS)/wheels/.ready ## Build the wheel and the sdist of HEAD into build/wheels, and check them
