@@ -63,6 +63,10 @@ def _passes(options: ImageOptions, one_pass: Any) -> Metrics:
         for batch in one_pass():
             images += len(batch)
             total += int(batch[:, :, ::32, ::32].sum())
+        if images == 0:
+            raise RuntimeError(
+                "a pass had no images; SPDL needs the libraries of FFmpeg, libavfilter8 and others on Debian"
+            )
         rates.append(images / (time.perf_counter() - start))
         cpu.append((time.process_time() - busy) / images * 1e3)
         peaks.append(status_bytes("VmHWM") / 1e6)
