@@ -1,6 +1,7 @@
-"""Which tests may run side by side."""
+"""Which tests may run side by side, and what keeps them apart."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +23,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def interrupts() -> None:
     """Workers of pytest-xdist ignore SIGINT, and processes that they start would too."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def counts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keeps counts of each test apart; returns their directory."""
+    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "counts"

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 
+pytestmark = pytest.mark.usefixtures("counts_below")
+
 tokenizers = pytest.importorskip("tokenizers")
 
 CHATML = """{%- for message in messages %}
@@ -61,11 +63,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trained.save(str(directory / "tokenizer.json"))
     (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>", "chat_template": CHATML}))
     return directory
-
-
-@pytest.fixture(autouse=True)
-def counts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def table(path: Path, rows: dict[str, Any], **options: Any) -> dict[str, list[Any]]:

@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 
+pytestmark = pytest.mark.usefixtures("counts_below")
+
 tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
 
@@ -34,11 +36,6 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     trained.train_from_iterator([], tokenizers.trainers.BpeTrainer(initial_alphabet=alphabet, show_progress=False))
     trained.save(str(directory / "tokenizer.json"))
     return transformers.PreTrainedTokenizerFast(tokenizer_file=str(directory / "tokenizer.json")), directory
-
-
-@pytest.fixture(autouse=True)
-def counts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def rendered(directory: Path, template: str, path: Path) -> str:

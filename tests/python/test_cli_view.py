@@ -11,10 +11,7 @@ import pytest
 from byte_tokenizer import END, TEMPLATE, write_tokenizer
 from token_page import Shown
 
-
-@pytest.fixture(autouse=True)
-def counts_below(tmp_path, monkeypatch):
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("counts_below")
 
 
 def written(path, **columns):

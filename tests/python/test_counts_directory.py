@@ -13,13 +13,9 @@ import pytest
 import shardmill as sm
 from byte_tokenizer import END, write_tokenizer
 
+pytestmark = pytest.mark.usefixtures("counts_below")
+
 TEXTS = [f"document {number}" for number in range(12)]
-
-
-@pytest.fixture(autouse=True)
-def counts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps counts of each test apart."""
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
 
 
 @pytest.fixture

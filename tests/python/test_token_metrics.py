@@ -11,12 +11,9 @@ import pytest
 import shardmill as sm
 from byte_tokenizer import END, START, TEMPLATE, write_tokenizer
 
+pytestmark = pytest.mark.usefixtures("counts_below")
+
 NAMES = ("tokens", "text_bytes", "rows_without_labels", "special_in_text")
-
-
-@pytest.fixture(autouse=True)
-def _counts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
 
 
 @pytest.fixture

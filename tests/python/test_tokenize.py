@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 
+pytestmark = pytest.mark.usefixtures("counts_below")
+
 tokenizers = pytest.importorskip("tokenizers")
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -45,13 +47,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory, documents: list[str]) -> P
     oracle.save(str(directory / "tokenizer.json"))
     (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": EOS}))
     return directory
-
-
-@pytest.fixture(autouse=True)
-def counts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keeps counts of each test apart."""
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "counts"
 
 
 def written(directory: Path, texts: list[str | None], *, files: int = 3) -> Path:

@@ -12,16 +12,12 @@ import pytest
 import shardmill as sm
 from byte_tokenizer import END, TEMPLATE, write_tokenizer
 
+pytestmark = pytest.mark.usefixtures("counts_below")
+
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> sm.Tokenizer:
     return write_tokenizer(tmp_path_factory.mktemp("tokenizer"), template=TEMPLATE)
-
-
-@pytest.fixture(autouse=True)
-def counts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps counts of each test apart."""
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def ids_of(loader: sm.Loader) -> list[int]:

@@ -11,17 +11,14 @@ from shardmill.view import TokenColumns
 from token_page import Shown, page
 from view_client import serving
 
+pytestmark = pytest.mark.usefixtures("counts_below")
+
 TEXTS = ["abc", "", "defghijklm", "no", "p", "qrstuvw"]
 
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     return write_tokenizer(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(autouse=True)
-def counts_below(tmp_path, monkeypatch):
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def written(path, **columns):

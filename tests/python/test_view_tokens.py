@@ -9,6 +9,8 @@ from shardmill.view import TokenColumns
 from token_page import Shown, page, parts
 from view_client import rows_of, serving
 
+pytestmark = pytest.mark.usefixtures("counts_below")
+
 ATTACK = "<script>taken()</script>\"'><img src=x onerror=taken()> & \x00\x1b</p></span> </script>"
 
 
@@ -16,11 +18,6 @@ ATTACK = "<script>taken()</script>\"'><img src=x onerror=taken()> & \x00\x1b</p>
 def tokenizer(tmp_path_factory):
     merges = [(b"h", b"e"), (b" ", b"w"), ("日".encode()[:1], "日".encode()[1:2])]
     return write_tokenizer(tmp_path_factory.mktemp("model"), merges=merges, template=TEMPLATE)
-
-
-@pytest.fixture(autouse=True)
-def counts_below(tmp_path, monkeypatch):
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def written(path, **columns):

@@ -14,10 +14,7 @@ from reference_ahead import lanes_of_packs, loader_of, steps_of, taken
 from reference_packing import Pack
 from test_packing import packs_in, write_documents
 
-
-@pytest.fixture(autouse=True)
-def _counts_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHARDMILL_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("counts_below")
 
 
 def mixture_of(tmp_path: Path, tokenizer: Path | None = None) -> sm.Mixture:
