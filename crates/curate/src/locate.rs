@@ -297,7 +297,7 @@ pub(crate) fn note_read_error(row: &mut Row, error: StorageError) -> crate::Resu
 }
 
 /// Whether a path that cannot be opened may be there and intact, by the rule of [`is_of_run`].
-pub(crate) fn may_open_later(error: &StorageError) -> bool {
+fn may_open_later(error: &StorageError) -> bool {
     // Without the permission to list, a store denies access to objects that do not exist.
     let is_of_path = match error {
         StorageError::OutsideRoots { .. } | StorageError::Refused { refusal: Refusal::Permission | Refusal::Gated, .. } => true,
@@ -305,6 +305,11 @@ pub(crate) fn may_open_later(error: &StorageError) -> bool {
         _ => false,
     };
     is_of_run(error) && !is_of_path
+}
+
+/// The same for an input of a split, which may need a temporary file to be opened.
+pub(crate) fn may_input_open_later(error: &StorageError) -> bool {
+    matches!(error, StorageError::Stage { .. }) || may_open_later(error)
 }
 
 /// Whether a failed read says nothing about the object, and a later run may succeed: the store does not respond or denies access, or the disk for

@@ -4,7 +4,7 @@
 
 use crate::chunk::{Chunk, Lineage, Row};
 use crate::error::counted;
-use crate::locate::{LocateError, Locator, is_of_run, may_open_later};
+use crate::locate::{LocateError, Locator, is_of_run, may_input_open_later};
 use crate::payload::Payload;
 use crate::report::Quarantined;
 use crate::schema::{RESERVED, SchemaChoice, is_reserved, reconciled_but_nulls, refuse_reserved};
@@ -172,25 +172,16 @@ fn open_files(split: &Split, limit: DecodeLimit, context: &mut SplitContext<'_>)
     let mut files = Vec::new();
     for (number, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
-        let object = match store_of(&input.path).and_then(|store| Spool::over(store.open(&input.path)?)) {
-            Ok(object) => object,
-            Err(error) if matches!(error, shardmill_storage::Error::Stage { .. }) || may_open_later(&error) => return Err(error.into()),
-            Err(error) => {
-                context.quarantine(Quarantined::shard(&input.path, error.to_string()))?;
-                continue;
-            }
-        };
-        match ParquetFile::open(object).map(|file| file.with_limit(limit)) {
+        let opened = store_of(&input.path).and_then(|store| Spool::over(store.open(&input.path)?)).map_err(TableError::from);
+        // The footer may be the first thing that is asked of the store.
+        match opened.and_then(|object| Ok(ParquetFile::open(object)?.with_limit(limit))) {
             Ok(file) if file.schema().field_with_name("sample_id").is_err() => return Err(Error::NoSampleId { path: input.path.clone() }),
             Ok(file) => match column_problem(file.schema()) {
                 None => files.push((number, file)),
                 Some(problem) => context.quarantine(Quarantined::shard(&input.path, problem))?,
             },
-            // The footer may be the first thing that is asked of the store.
-            Err(error) => match TableError::from(error) {
-                TableError::Storage(error) if may_open_later(&error) => return Err(error.into()),
-                error => context.quarantine(Quarantined::shard(&input.path, error.to_string()))?,
-            },
+            Err(TableError::Storage(error)) if may_input_open_later(&error) => return Err(error.into()),
+            Err(error) => context.quarantine(Quarantined::shard(&input.path, error.to_string()))?,
         }
     }
     Ok(files)

@@ -6,7 +6,7 @@
 use crate::archive::Archive;
 use crate::chunk::{Chunk, Lineage, Row};
 use crate::json::json_text;
-use crate::locate::{LocateError, may_open_later};
+use crate::locate::{LocateError, may_input_open_later};
 use crate::report::Quarantined;
 use crate::schema::{SchemaChoice, canonical_schema};
 use crate::source::columns::{Columns, Values};
@@ -40,7 +40,7 @@ pub fn read_webdataset(
         context.cancel.check()?;
         match Archive::open_with(&input.path, options.ignore_zeros, options.limit()) {
             Ok(archive) => read_archive(&archive, file, options, &mut columns, context, &mut drafts)?,
-            Err(error) if matches!(error, shardmill_storage::Error::Stage { .. }) || may_open_later(&error) => return Err(error.into()),
+            Err(error) if may_input_open_later(&error) => return Err(error.into()),
             Err(error) => context.quarantine(Quarantined::shard(&input.path, error.to_string()))?,
         }
     }
