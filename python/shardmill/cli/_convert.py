@@ -71,7 +71,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     from shardmill._native.write import RowDigest
     from shardmill.cli._conversion import Conversion
     from shardmill.errors import FormatError, NotFoundError, OptionError, OutputExistsError
-    from shardmill.storage._paths import real, served_path
+    from shardmill.storage._paths import served_path
 
     start = time.perf_counter()
     src, dst = source_and_destination(paths)
@@ -97,8 +97,8 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     dataset = open_dataset({"paths": src, "columns": columns, **named})
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
-    refuse_input(src, dataset.files, dst, keeps_rows=columns is None and options["filter"] is None)
-    replaces_source = real(dst) in map(real, dataset.files)
+    keeps_rows = columns is None and options["filter"] is None
+    replaces_source = refuse_input(src, dataset.files, dst, keeps_rows=keeps_rows)
     try:
         conversion = Conversion(dataset, format, encodings)
         writer = Writer(

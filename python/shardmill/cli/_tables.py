@@ -78,7 +78,7 @@ def source_and_destination(paths: Sequence[str]) -> tuple[tuple[str, ...], str]:
     return tuple(sources), destination
 
 
-def refuse_input(sources: Sequence[str], files: Sequence[str], dst: str, *, keeps_rows: bool) -> None:
+def refuse_input(sources: Sequence[str], files: Sequence[str], dst: str, *, keeps_rows: bool) -> bool:
     """Refuse an output whose replacement would delete a file that is read, or that the next run would read as input.
 
     Args:
@@ -86,16 +86,20 @@ def refuse_input(sources: Sequence[str], files: Sequence[str], dst: str, *, keep
         files: the files that are read.
         dst: the output.
         keeps_rows: whether the output has all that the input has. Then one file may be its own output: it is replaced when it is whole.
+
+    Returns:
+        Whether the output replaces the file that is read.
     """
     from shardmill.curate._placement import refuse_inside_input
     from shardmill.storage._paths import real
 
     out = real(dst)
     if keeps_rows and [real(path) for path in files] == [out]:
-        return
+        return True
     if inside := next((path for path in files if f"{real(path)}/".startswith(f"{out}/")), None):
         raise click.UsageError(f"{dst!r} contains the input {inside!r}; write to another directory")
     try:
         refuse_inside_input("output", out, [real(source) for source in sources])
     except OptionError as error:
         raise click.UsageError(str(error)) from error
+    return False
