@@ -63,13 +63,18 @@ pub fn page_facts(payload: &[u8], page: usize) -> Result<Facts> {
     if page > 0 {
         return Err(Error::PageBeyondEnd { page, pages: 1 });
     }
-    let mut stored = image_size(payload)?;
+    let mut stored = match image_size(payload) {
+        // The screen may be empty where the first frame is not.
+        Err(Error::ZeroSize { width, height }) if format == ImageFormat::Gif => ImageSize { width, height },
+        size => size?,
+    };
     let metadata = match format {
         ImageFormat::Jpeg => jpeg::metadata(payload),
         ImageFormat::Png => png::metadata(payload),
         ImageFormat::Webp => webp::metadata(payload),
         ImageFormat::Gif => {
-            stored = gif::canvas(payload, stored);
+            let ImageSize { width, height } = gif::canvas(payload, stored);
+            stored = ImageSize::new(width, height)?;
             Metadata::default()
         }
         _ => Metadata::default(),

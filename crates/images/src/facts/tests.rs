@@ -184,6 +184,13 @@ fn gif_screen_grows_to_its_first_frame() {
     assert_eq!(image_facts(&payload).map(|facts| (facts.stored.width, facts.stored.height)), Ok((60, 40)));
 }
 
+#[test]
+fn empty_gif_screen_grows_to_its_first_frame() {
+    let payload = |sides: [u8; 2]| [&b"GIF89a\0\0\0\0\0\0\0,\0\0\0\0"[..], &[sides[0], 0, sides[1], 0], &[0]].concat();
+    assert_eq!(image_facts(&payload([9, 7])).map(|facts| (facts.stored.width, facts.stored.height)), Ok((9, 7)));
+    assert_eq!(image_facts(&payload([9, 0])), Err(Error::ZeroSize { width: 9, height: 0 }));
+}
+
 proptest! {
     #[test]
     fn damaged_records_do_not_panic(mut payload in prop_oneof![
