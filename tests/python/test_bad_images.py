@@ -62,6 +62,17 @@ def test_skipped_rows_are_left_out_and_listed(damaged):
     assert "unknown format" in loader.bad_rows[1].cause
 
 
+@pytest.mark.parametrize("layout", ["CHW", "bytes"])
+def test_bad_header_is_counted_by_the_same_cause_in_every_layout(tmp_path, layout):
+    payloads = [b"no image", b"GIF89a", encoded(picture(0), "PNG"), encoded(picture(0, (9, 7)))]
+    images = sm.Images("image", size=8, layout=layout, max_pixels=100)
+    data = sm.Dataset(written(tmp_path / "x.parquet", payloads), images=images)
+    loader = sm.Loader(data, errors=sm.ErrorPolicy(rows="skip"), output="numpy")
+    assert [batch["row"].tolist() for batch in loader] == [[3]]
+    causes = [bad.cause.partition(" is bad: ")[2] for bad in loader.bad_rows]
+    assert [cause.partition(" (")[0] for cause in causes] == ["unknown format", "truncated", "limit"]
+
+
 def test_replaced_rows_are_whole_rows_of_their_block(damaged):
     def run(threads):
         loader = sm.Loader(

@@ -131,7 +131,7 @@ impl Canvas {
             (Ok(()), Some(sides)) => self.end_row(sides, true, true),
             (outcome, _) => {
                 self.pixels.truncate(before);
-                let cause = outcome.err().map_or_else(|| "no pixels".to_owned(), |error| format!("{} ({error})", error.cause()));
+                let cause = outcome.err().map_or_else(|| "no pixels".to_owned(), |error| cause_of(&error));
                 if !fills {
                     return Err(cause.into());
                 }
@@ -149,7 +149,7 @@ impl Canvas {
                 self.numbers.extend(geometry);
                 self.mark_row(true, true);
             }
-            Err(cause) if !images.options().fills_bad => return Err(cause.into()),
+            Err(error) if !images.options().fills_bad => return Err(cause_of(&error).into()),
             Err(_) => self.add_blank(images, true, false),
         }
         Ok(())
@@ -272,6 +272,11 @@ impl Canvas {
         }
         Ok(arrays)
     }
+}
+
+/// The word that ledgers count by, and the message.
+fn cause_of(error: &shardmill_pixels::Error) -> String {
+    format!("{} ({error})", error.cause())
 }
 
 /// `None` if there are more items than Arrow counts.

@@ -14,8 +14,7 @@ pub(crate) use self::rendering::{Rendering, RowPlace};
 pub use self::source::ImageSource;
 
 use arrow_schema::{DataType, Field, FieldRef};
-use shardmill_images::image_facts;
-use shardmill_pixels::decode::{DecodeOptions, Mode};
+use shardmill_pixels::decode::{DecodeOptions, Mode, checked_facts};
 use shardmill_pixels::{Draw, Draws, Dtype, Fit, Layout, Rendering as Renders, Sides, Spec, Transform};
 use std::sync::Arc;
 
@@ -168,15 +167,12 @@ impl Images {
     }
 
     /// What a decoder elsewhere does with an image, or why it is bad.
-    fn geometry(&self, payload: &[u8], place: ImagePlace<'_>, seeds: Seeds) -> Result<[i32; GEOMETRY_NUMBERS], String> {
-        let facts = image_facts(payload).map_err(|error| error.to_string())?;
+    fn geometry(&self, payload: &[u8], place: ImagePlace<'_>, seeds: Seeds) -> shardmill_pixels::Result<[i32; GEOMETRY_NUMBERS]> {
         let options = &self.options.decode;
+        let facts = checked_facts(payload, options)?;
         let (size, orientation) = if options.orientation { (facts.oriented, facts.orientation) } else { (facts.stored, 1) };
-        if u64::from(size.width) * u64::from(size.height) > options.max_pixels {
-            return Err(format!("limit (image of `{}` x `{}` has more than `{}` pixels)", size.width, size.height, options.max_pixels));
-        }
         let sides = Sides { height: size.height as usize, width: size.width as usize };
-        let geometry = self.transform.geometry(sides, self.draw(place, seeds)).map_err(|error| error.to_string())?;
+        let geometry = self.transform.geometry(sides, self.draw(place, seeds))?;
         let region = geometry.region;
         let numbers =
             [sides.height, sides.width, region.top, region.left, region.height, region.width, usize::from(geometry.flip), orientation.into()];

@@ -21,7 +21,7 @@ mod webp;
 
 use std::ops::Range;
 
-use shardmill_images::{ImageFormat, ImageSize, page_facts, sniff, unsupported_name};
+use shardmill_images::{Facts, ImageFormat, ImageSize, page_facts, sniff, unsupported_name};
 
 use crate::caught::caught;
 use crate::error::{Error, Result};
@@ -85,9 +85,8 @@ impl Decoder {
 
     /// As [`Decoder::decode`], but the pixels are not turned yet.
     pub(crate) fn stored(&mut self, payload: &[u8], options: &DecodeOptions, part: impl FnOnce(u32, u32) -> Part) -> Result<Stored<'_>> {
-        let format = sniff(payload).ok_or_else(|| unrecognized(payload))?;
-        let facts = page_facts(payload, options.page).map_err(|source| Error::from_header(format, source))?;
-        check_limits(facts.stored, options.max_pixels)?;
+        let facts = checked_facts(payload, options)?;
+        let format = facts.format;
         let orientation = if options.orientation { facts.orientation } else { 1 };
         self.shrink(facts.stored);
 
@@ -127,6 +126,17 @@ impl Decoder {
             }
         }
     }
+}
+
+/// What the header of an image states, which is within the limits.
+///
+/// # Errors
+/// When the payload is not an image, its header is damaged, or it exceeds a limit; see [`Error::cause`].
+pub fn checked_facts(payload: &[u8], options: &DecodeOptions) -> Result<Facts> {
+    let format = sniff(payload).ok_or_else(|| unrecognized(payload))?;
+    let facts = page_facts(payload, options.page).map_err(|source| Error::from_header(format, source))?;
+    check_limits(facts.stored, options.max_pixels)?;
+    Ok(facts)
 }
 
 /// Of a payload that has no magic number in its first bytes.
