@@ -235,6 +235,37 @@ fn rust_decoder_is_near() {
     assert!(turbo.3.iter().zip(&rust.3).all(|(a, b)| a.abs_diff(*b) < 48));
 }
 
+/// A gray JPEG of 16 x 16 in three components of these sampling factors; each scan has components and codes, whose bits are zero.
+fn sampled_jpeg(luma: u8, chroma: u8, scans: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let mut bytes = b"\xff\xd8\xff\xdb\0\x43\0".to_vec();
+    bytes.extend([1; 64]);
+    bytes.extend([0xff, 0xc0, 0, 17, 8, 0, 16, 0, 16, 3, 1, luma, 0, 2, chroma, 0, 3, chroma, 0]);
+    for class in [0, 0x10] {
+        bytes.extend([0xff, 0xc4, 0, 20, class, 1]);
+        bytes.extend([0; 16]);
+    }
+    for (components, codes) in scans {
+        let count = components.len() as u8;
+        bytes.extend([0xff, 0xda, 0, 6 + 2 * count, count]);
+        components.iter().for_each(|component| bytes.extend([*component, 0]));
+        bytes.extend([0, 63, 0]);
+        bytes.extend(*codes);
+    }
+    bytes.extend([0xff, 0xd9]);
+    bytes
+}
+
+#[test]
+fn sampling_that_the_rust_decoder_mixes_up_is_unsupported() {
+    let in_three_scans = sampled_jpeg(0x22, 0x11, &[(&[1], &[0]), (&[2], &[0x3f]), (&[3], &[0x3f])]);
+    let with_coarse_luma = sampled_jpeg(0x11, 0x21, &[(&[1, 2, 3], &[0, 0, 0x0f])]);
+    for payload in [in_three_scans, with_coarse_luma, jpeg_of_kind(8, 40, 24, 0)] {
+        assert!(decode(&payload, &DecodeOptions::default()).is_ok());
+        let rust = decode(&payload, &DecodeOptions { jpeg: JpegDecoder::Rust, ..DecodeOptions::default() });
+        assert_eq!(rust.map_err(|error| error.cause()), Err(Cause::Unsupported));
+    }
+}
+
 proptest! {
     #[test]
     fn damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), kind in 0_usize..3, accept in any::<bool>()) {

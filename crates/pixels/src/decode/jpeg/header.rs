@@ -24,6 +24,8 @@ pub(crate) struct Header {
     pub(crate) unit: Option<Sides>,
     /// Whether the first scan has all components, so that nothing of a row of units comes later.
     pub(crate) has_one_scan: bool,
+    /// The sampling factors of each component, horizontal in the high bits.
+    pub(crate) factors: Vec<u8>,
     /// Bytes between segments, which belong to none.
     extraneous: Vec<std::ops::Range<usize>>,
     /// Bytes whose value is unknown to libjpeg, with the value that it assumes.
@@ -42,6 +44,7 @@ impl Header {
             is_arithmetic: false,
             unit: None,
             has_one_scan: false,
+            factors: Vec::new(),
             extraneous: Vec::new(),
             odd: Vec::new(),
             has_jfif: false,
@@ -115,11 +118,11 @@ impl Header {
         }
         self.components = components;
         self.is_arithmetic = matches!(code, 0xc9 | 0xca);
+        self.factors = segment.iter().skip(7).step_by(3).take(components.into()).copied().collect();
         // After its first scans, a progressive image is smoothed across units.
         if matches!(code, 0xc0 | 0xc1 | 0xc9) {
-            let factors = || segment.iter().skip(7).step_by(3).take(components.into());
-            let across = if components == 1 { Some(1) } else { factors().map(|factors| factors >> 4).max() };
-            let down = factors().map(|factors| factors & 15).max();
+            let across = if components == 1 { Some(1) } else { self.factors.iter().map(|factors| factors >> 4).max() };
+            let down = self.factors.iter().map(|factors| factors & 15).max();
             let side = |factor: Option<u8>| factor.filter(|factor| matches!(factor, 1 | 2 | 4)).map(|factor| usize::from(factor) * 8);
             self.unit = side(across).zip(side(down)).map(|(width, height)| Sides { height, width });
         }

@@ -20,6 +20,12 @@ const MAX_SIDE: usize = 65_535;
 const MAX_SCANS: usize = 500;
 
 pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -> Result<Raster> {
+    // The decoder puts the blocks of these in wrong places, and does not say so.
+    let is_split = !header.has_one_scan && header.unit.is_some_and(|unit| unit.height > 8);
+    let widths = || header.factors.iter().map(|factors| factors >> 4);
+    if is_split || widths().max() != widths().next() {
+        return Err(Error::unsupported(JPEG, "order of components"));
+    }
     let (layout, color) = match header.components {
         1 => (Layout::Gray, ColorSpace::Luma),
         4 => (Layout::Cmyk, ColorSpace::CMYK),
@@ -51,6 +57,7 @@ pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -
 fn failure(error: DecodeErrors) -> Error {
     match error {
         DecodeErrors::Unsupported(what) => Error::unsupported(JPEG, format!("{what:?}")),
+        DecodeErrors::Format(what) if what.starts_with("Unimplemented") || what.contains("not a power of two") => Error::unsupported(JPEG, what),
         DecodeErrors::ExhaustedData => Error::truncated(JPEG, "data ends"),
         DecodeErrors::LargeDimensions(side) => Error::limit(JPEG, format!("side {side}")),
         error => Error::damaged(JPEG, format!("{error:?}")),
