@@ -271,6 +271,20 @@ def test_option_that_is_not_valid_says_what_is(options, message):
         sm.Images("image", **options)
 
 
+@pytest.mark.parametrize("form", ["cell", "field", "item"])
+def test_images_in_a_dictionary_are_decoded(tmp_path, form):
+    payloads = [encoded(picture(number), "PNG") for number in (0, 1, 0)]
+    plain = images_of(sm.Dataset(written(tmp_path / "plain.parquet", payloads), images=sm.Images("image", size=8)))
+    cells = pa.array(payloads).dictionary_encode()
+    if form == "field":
+        cells = pa.StructArray.from_arrays([cells], ["bytes"])
+    elif form == "item":
+        cells = pa.ListArray.from_arrays([0, 1, 2, 3], cells)
+    pq.write_table(pa.table({"image": cells}), tmp_path / "x.parquet")
+    (batch,) = batches_of(sm.Dataset(tmp_path / "x.parquet", images=sm.Images("image", size=8)))
+    np.testing.assert_array_equal(batch["image"].values if form == "item" else batch["image"], plain)
+
+
 def test_column_of_another_type_is_an_error(tmp_path):
     pq.write_table(pa.table({"image": [1, 2]}), tmp_path / "x.parquet")
     with pytest.raises(sm.OptionError, match="images are bytes"):

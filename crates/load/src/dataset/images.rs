@@ -214,17 +214,25 @@ fn encoded_items(items: &ArrayRef) -> std::result::Result<StructArray, ArrowErro
         None => (Some(Arc::clone(items)), None),
     };
     let part = |array: Option<ArrayRef>, data_type: DataType| match array {
-        Some(array) => cast(&array, &data_type),
+        Some(array) => cast(&array, value_type(array.data_type())).and_then(|values| cast(&values, &data_type)),
         None => Ok(new_null_array(&data_type, items.len())),
     };
     let parts = vec![part(bytes, DataType::BinaryView)?, part(path, DataType::Utf8View)?];
     StructArray::try_new_with_length(encoded_fields(), parts, None, items.len())
 }
 
+/// The type of the values of a dictionary, or the type itself.
+fn value_type(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, value) => value,
+        other => other,
+    }
+}
+
 fn is_binary(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+    matches!(value_type(data_type), DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
 fn is_string(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+    matches!(value_type(data_type), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
