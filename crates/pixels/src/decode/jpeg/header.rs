@@ -132,6 +132,13 @@ impl Header {
         Ok(())
     }
 
+    /// Samples of all components at most, in whole units.
+    pub(crate) fn padded_samples(&self) -> u64 {
+        // A unit has at most four blocks in each direction.
+        let side = |side: u32| u64::from(side).next_multiple_of(32);
+        side(self.size.width) * side(self.size.height) * u64::from(self.components)
+    }
+
     /// Number of oddities that are accepted.
     pub(crate) fn oddities(&self) -> usize {
         self.extraneous.len() + self.odd.len()

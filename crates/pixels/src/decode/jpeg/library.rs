@@ -64,6 +64,11 @@ impl<'a> Opened<'a> {
         (side(raw::TJPARAM_TJPARAM_JPEGWIDTH), side(raw::TJPARAM_TJPARAM_JPEGHEIGHT))
     }
 
+    /// Ends decoding with an error when the library would keep more than this. It counts in megabytes.
+    pub(super) fn limit_memory(&self, bytes: u64) -> Result<(), Message> {
+        self.handle.set(raw::TJPARAM_TJPARAM_MAXMEMORY, c_int::try_from(bytes.div_ceil(1 << 20)).unwrap_or(c_int::MAX))
+    }
+
     /// Whether columns and rows can be left out.
     pub(super) fn can_crop(&self) -> bool {
         self.handle.get(raw::TJPARAM_TJPARAM_SUBSAMP) != raw::TJSAMP_TJSAMP_UNKNOWN

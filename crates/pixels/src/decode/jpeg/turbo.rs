@@ -16,12 +16,16 @@ use crate::raster::{Region, Sides};
 const JPEG: ImageFormat = ImageFormat::Jpeg;
 /// Encoders write ten or so; each scan of a hostile file costs a pass over all coefficients.
 const MAX_SCANS: u16 = 500;
+/// What the library may keep besides the coefficients of an image of several scans, which are two bytes a sample.
+const MAX_WORKING_BYTES: u64 = 64 << 20;
 
 pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -> Result<Raster> {
     let opened = Opened::read(payload, MAX_SCANS).map_err(|message| failure(&message))?;
     if opened.size() != (header.size.width as usize, header.size.height as usize) {
         return Err(Error::damaged(JPEG, "another size in the frame"));
     }
+    let coefficients = header.padded_samples().saturating_mul(2);
+    opened.limit_memory(coefficients.saturating_add(MAX_WORKING_BYTES)).map_err(|message| failure(&message))?;
     let denominator = target.denominator.max(1);
     let size = ImageSize { width: header.size.width.div_ceil(denominator), height: header.size.height.div_ceil(denominator) };
     let (layout, format) = match header.components {
