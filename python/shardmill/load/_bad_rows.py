@@ -53,22 +53,23 @@ class Ledger:
         """Record the bad rows of a batch.
 
         Raises:
-            BadRowLimitError: If the limit is now exceeded.
+            BadRowLimitError: If the limit would be exceeded. The batch is then not delivered, and its rows are not recorded.
         """
+        rows = list(rows)
+        limit, count = self._limit, self._earlier + len(self.rows) + len(rows)
+        if limit is not None and count > (limit if isinstance(limit, int) else limit * rows_of_epoch):
+            first = [*self.rows[:_CAUSES_SHOWN], *rows][:_CAUSES_SHOWN]
+            shown = "\n".join(f"  {row.path}, row {row.row}: {row.cause}" for row in first)
+            more = count - len(first)
+            raise BadRowLimitError(
+                f"{count:,} rows of the epoch could not be decoded, and max_rows is {limit}:\n{shown}"
+                + (f"\n  and {more:,} more" if more > 0 else "")
+            )
         for row in rows:
             self.rows.append(row)
             text = f"{row.row} {row.path}".encode()
             # A sum, so that the order in which ranks and batches find them does not matter.
             self._digest = (self._digest + int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())) % 2**128
-        limit, count = self._limit, self._earlier + len(self.rows)
-        if limit is None or count <= (limit if isinstance(limit, int) else limit * rows_of_epoch):
-            return
-        shown = "\n".join(f"  {row.path}, row {row.row}: {row.cause}" for row in self.rows[:_CAUSES_SHOWN])
-        more = count - min(len(self.rows), _CAUSES_SHOWN)
-        raise BadRowLimitError(
-            f"{count:,} rows of the epoch could not be decoded, and max_rows is {limit}:\n{shown}"
-            + (f"\n  and {more:,} more" if more > 0 else "")
-        )
 
     def state(self) -> dict[str, Any]:
         """Return the counters for a state, without the rows themselves."""

@@ -455,10 +455,11 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
 
     def _note(self, notes: list[BadRow | Audit], epoch: int) -> None:
         """Record bad rows and audit of a batch when it is returned."""
+        # The limit of bad rows may end the pass before this batch.
+        self._ledger.add((note for note in notes if isinstance(note, BadRow)), self._plan(epoch).num_places)
         for note in notes:
             if isinstance(note, Audit):
                 self._audits[epoch] = self._audits.get(epoch, Audit()) + note
-        self._ledger.add((note for note in notes if isinstance(note, BadRow)), self._plan(epoch).num_places)
 
     def __repr__(self) -> str:
         return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"

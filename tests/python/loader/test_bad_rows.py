@@ -97,6 +97,17 @@ def test_limit_that_is_passed_ends_the_run_with_the_causes(directory: Path, limi
     assert loader.state_dict()["consumed"] == 500, "the batch that was one too many was not handed out"
 
 
+def test_batch_that_is_one_too_many_is_neither_counted_nor_audited(directory: Path) -> None:
+    loader = numpy_loader(directory, batch_size=100, on_bad_rows="replace", max_bad_rows=150, audit=True)
+    with pytest.raises(sm.BadRowLimitError, match="^200 rows"):
+        list(loader)
+    assert loader.state_dict()["bad_rows"]["count"] == len(loader.bad_rows) == 100
+    assert loader.audit().rows == 500
+    loader.load_state_dict(loader.state_dict())
+    with pytest.raises(sm.BadRowLimitError, match="^200 rows"):
+        list(loader)
+
+
 def test_limit_that_is_kept_changes_nothing(directory: Path) -> None:
     loader = numpy_loader(directory, batch_size=100, on_bad_rows="skip", max_bad_rows=len(BAD))
     assert len(flat(loader)) == ROWS - len(BAD)
