@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from shardmill._sent_errors import packed_error, unpacked_error
 from shardmill.errors import ClosedError, EngineError, OptionError
 
 if TYPE_CHECKING:
@@ -97,6 +98,23 @@ def worker_died(owner: str) -> EngineError:
         f"a worker of {owner} died, or could not start\n"
         'hint: it may have had too little memory; a script that starts workers needs `if __name__ == "__main__":`'
     )
+
+
+def packed_failure(error: Exception) -> bytes:
+    """Pickle, in a worker, the exception of the function. One that cannot be unpickled would end the pool."""
+    generic = EngineError(
+        f"transform raised {type(error).__name__}, which cannot be sent to another process: {error}\n"
+        "hint: use workers=0 to get the exception itself, or make it picklable"
+    )
+    return packed_error(error, generic, traced=error)
+
+
+def unpacked_failure(packed: bytes) -> Exception:
+    """Return the exception of ``packed_failure``, with a note of where it was raised."""
+    error, frames = unpacked_error(packed)
+    if frames:
+        error.add_note(frames)
+    return error
 
 
 def _start(pickled: bytes) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from shardmill._stall import result_of, warn_of_slow_call
-from shardmill._workers import WorkerPool, worker_died
+from shardmill._workers import WorkerPool, packed_failure, unpacked_failure, worker_died
 from shardmill.errors import EngineError
 from shardmill.load._batches import Delivery, close
 from shardmill.load._metrics import Counters
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Describes a batch by the number of rows of the epoch that are consumed with it.
 Place = Callable[[int], str]
+
+#: The result of a function in a worker, its nanoseconds, and its exception, packed.
+_Timed = tuple[Any, int, bytes | None]
 
 
 class Transforming:
@@ -61,7 +64,7 @@ class Transforming:
         from concurrent.futures.process import BrokenProcessPool
 
         pool = WorkerPool(self._function, self.workers)
-        waiting: deque[tuple[Future[tuple[Any, int]], int, int]] = deque()
+        waiting: deque[tuple[Future[_Timed], int, int]] = deque()
         failure: Exception | None = None
         is_done = False
         try:
@@ -92,14 +95,16 @@ class Transforming:
             close(batches)
             pool.close(is_done=is_done)
 
-    def _ready(self, pool: WorkerPool, waiting: tuple[Future[tuple[Any, int]], int, int], place: Place) -> Delivery:
+    def _ready(self, pool: WorkerPool, waiting: tuple[Future[_Timed], int, int], place: Place) -> Delivery:
         from concurrent.futures.process import BrokenProcessPool
 
         pool.check_process()
         future, rows, consumed = waiting
         begun = self._counters.clock()
         try:
-            result, spent = result_of(future, self._stall_seconds)
+            result, spent, failure = result_of(future, self._stall_seconds)
+            if failure is not None:
+                raise unpacked_failure(failure)
             self._counters.transform += spent
             self._counters.transform_wait += self._counters.clock() - begun
             return result, rows, consumed
@@ -123,7 +128,10 @@ def _died(place: str) -> EngineError:
     return error
 
 
-def _timed(function: Callable[[Any], Any], batch: Any) -> tuple[Any, int]:
-    """Return the result of a function in a worker, and its nanoseconds."""
+def _timed(function: Callable[[Any], Any], batch: Any) -> _Timed:
     begun = time.perf_counter_ns()
-    return function(batch), time.perf_counter_ns() - begun
+    try:
+        result, failure = function(batch), None
+    except Exception as error:
+        result, failure = None, packed_failure(error)
+    return result, time.perf_counter_ns() - begun, failure

@@ -14,9 +14,7 @@ from itertools import islice
 from typing import Any
 
 from shardmill._native.write import approximate_size
-from shardmill._sent_errors import packed_error, unpacked_error
-from shardmill._workers import WorkerPool, worker_died
-from shardmill.errors import EngineError
+from shardmill._workers import WorkerPool, packed_failure, unpacked_failure, worker_died
 
 #: Target duration of a chunk, so that the cost of sending it is small.
 _CHUNK_S = 0.05
@@ -72,9 +70,7 @@ def _elsewhere(rows: Iterable[Any], function: Callable[[Any], Any], workers: int
             size = _next_size(size, count, seconds, approximate_size(results))
             yield from results
             if packed is not None:
-                error, frames = unpacked_error(packed)
-                if frames:
-                    error.add_note(frames)
+                error = unpacked_failure(packed)
                 _note(error, number + len(results))
                 raise error
         if failure is not None:
@@ -108,16 +104,8 @@ def _results(function: Callable[[Any], Any], rows: list[Any]) -> tuple[list[Any]
         try:
             results.append(function(row))
         except Exception as error:
-            return results, time.perf_counter() - start, _packed(error)
+            return results, time.perf_counter() - start, packed_failure(error)
     return results, time.perf_counter() - start, None
-
-
-def _packed(error: Exception) -> bytes:
-    generic = EngineError(
-        f"transform raised {type(error).__name__}, which cannot be sent to another process: {error}\n"
-        "hint: use workers=0 to get the exception itself, or make it picklable"
-    )
-    return packed_error(error, generic, traced=error)
 
 
 def _note(error: Exception, row: int) -> None:

@@ -240,6 +240,32 @@ def test_exception_of_a_transform_names_the_batch_and_its_files(data, workers):
     assert note == f"in the transform of batch {step} of epoch 0 on rank 1 of 2, with rows of twenty.parquet"
 
 
+class TwoPartsError(Exception):
+    """Can be pickled, but not unpickled."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def fails_at_sixteen_in_two_parts(batch):
+    if 16 in batch["x"]:
+        raise TwoPartsError(1, 2) from OSError("why")
+    return batch
+
+
+def test_exception_of_a_transform_that_cannot_be_unpickled_is_told_with_its_text_and_cause(data):
+    pq.write_table(pa.table({"x": range(10, 20)}), data / "twenty.parquet")
+    options = {"batch_size": 1, "output": "numpy"}
+    loader = sm.Loader(data, transform=sm.Transform(fails_at_sixteen_in_two_parts, workers=1), **options)
+    with pytest.raises(
+        sm.EngineError, match="transform raised TwoPartsError, .*: 1 and 2\nhint: use workers=0"
+    ) as raised:
+        list(loader)
+    assert repr(raised.value.__cause__) == "OSError('why')"
+    assert "in fails_at_sixteen_in_two_parts" in raised.value.__notes__[0]
+    assert raised.value.__notes__[-1].startswith("in the transform of batch ")
+
+
 def dies_at_sixteen(batch):
     if 16 in batch["x"]:
         os._exit(3)
