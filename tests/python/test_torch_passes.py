@@ -47,8 +47,8 @@ def test_process_that_is_killed_while_it_writes_leaves_a_whole_record(monkeypatc
         passes.move(9, 0)
     assert not passes.have_begun()
     passes.move(9, 0)
-    assert [passes.begin((1, 1), worker, (0, 0)) for worker in range(2)] == [(9, 0), (9, 0)]
-    assert passes.begin((1, 2), 0, (0, 0)) == (10, 0)
+    assert [passes.begin((1, 1), worker, (0, 0)) for worker in range(2)] == [(9, 0, None)] * 2
+    assert passes.begin((1, 2), 0, (0, 0)) == (10, 0, None)
 
 
 def test_process_that_is_killed_in_the_first_write_leaves_an_empty_record(monkeypatch):
@@ -56,7 +56,7 @@ def test_process_that_is_killed_in_the_first_write_leaves_an_empty_record(monkey
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(os, "pwrite", killed_in_write(0, 0.5))
         passes.begin((1, 1), 0, (4, 0))
-    assert [passes.begin((1, 1), worker, (4, 0)) for worker in range(2)] == [(4, 0), (4, 0)]
+    assert [passes.begin((1, 1), worker, (4, 0)) for worker in range(2)] == [(4, 0, None)] * 2
 
 
 def test_file_of_a_long_run_stays_small():
@@ -64,5 +64,5 @@ def test_file_of_a_long_run_stays_small():
     for epoch in range(300):
         passes.move(epoch, 0)
         for seed in range(3):
-            assert passes.begin((seed, 1), 0, (0, 0)) == (epoch + seed, 0)
+            assert passes.begin((seed, 1), 0, (0, 0)) == (epoch + seed, 0, None)
     assert passes._file.location().stat().st_size < 16 << 10

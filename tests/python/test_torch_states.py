@@ -39,3 +39,26 @@ def test_state_of_a_mixture_in_the_epoch_after_a_resume_is_loaded(tmp_path):
     rest = in_workers(BatchDataset(new_loader()))
     rest.load_state_dict(first.state_dict())
     assert seen + ids_of(rest) == following
+
+
+@pytest.mark.parametrize("is_set", [False, True])
+@pytest.mark.parametrize("are_persistent", [False, True])
+def test_epochs_after_a_resume_have_the_lanes_of_the_state(tmp_path, are_persistent, is_set):
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    directory = write_rows(tmp_path)
+
+    def in_workers(**options):
+        dataset = BatchDataset(loader_of(directory, shuffle=True, **options))
+        workers = {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": are_persistent}
+        return dataset, stateful.StatefulDataLoader(dataset, batch_size=None, **workers)
+
+    oracle = loader_of(directory, shuffle=True, lanes=4)
+    expected, following = ids_of(oracle), ids_of(oracle)
+    _, first = in_workers(lanes=4)
+    seen = ids_of(itertools.islice(iter(first), 3))
+    dataset, rest = in_workers()
+    rest.load_state_dict(first.state_dict())
+    assert seen + ids_of(rest) == expected
+    if is_set:
+        dataset.set_epoch(1)
+    assert ids_of(rest) == following

@@ -102,8 +102,7 @@ class LoaderPosition:
         mixture_state.check(state.get("mixture"), settings.mixture)
         settings.check(state, [relative for _, relative, *_ in self._dataset._native.files])
         before = self._lanes, self._rows
-        if lanes != self._lanes:
-            self._lanes, self._rows = lanes, None
+        self._set_lanes(lanes)
         position = Position(state["epoch"], state["consumed"], is_loaded=True)
         try:
             mixture_state.check_position(state, self._plan(state["epoch"]).num_places)
@@ -153,6 +152,10 @@ class LoaderPosition:
     def _start(self) -> tuple[int, int]:
         """Return the start of the next pass: its epoch, and the number of rows of that epoch that come before it."""
         return self._position.epoch, self._position.consumed if self._position.is_loaded else 0
+
+    def _set_lanes(self, lanes: int) -> None:
+        if lanes != self._lanes:
+            self._lanes, self._rows = lanes, None
 
     def _restart_epoch(self) -> None:
         """Move to the start of the current epoch."""

@@ -131,10 +131,13 @@ class BatchDataset(IterableDataset):
                 raise CheckpointMismatchError(
                     f"the state was saved with {resumed.workers} worker processes, this DataLoader has {worker.num_workers}"
                 )
-            self._passes.resumed(key, worker.id, resumed.epoch, resumed.consumed)
+            self._passes.resumed(key, worker.id, resumed.epoch, resumed.consumed, self._loader._lanes)
             self._share = resumed
         else:
-            epoch, consumed = self._passes.begin(key, worker.id, self._loader._start)
+            epoch, consumed, lanes = self._passes.begin(key, worker.id, self._loader._start)
+            if lanes is not None:
+                # Workers that have ended loaded a state, and this one has not.
+                self._loader._set_lanes(lanes)
             self._share = _Share(epoch, consumed, worker.id, worker.num_workers)
         self._base = None
         return self._shared(self._share)
@@ -182,7 +185,7 @@ class BatchDataset(IterableDataset):
             {name: value for name, value in state.items() if name != _WORKER} if worker else state
         )
         if worker is None:
-            self._passes.move(*self._loader._start)
+            self._passes.move(*self._loader._start, self._loader._lanes)
             return
         if get_worker_info() is None:
             raise CheckpointMismatchError(

@@ -40,16 +40,19 @@ class Passes:
         #: Calls of ``move`` known to this process.
         self._moves = 0
 
-    def move(self, epoch: int, consumed: int) -> None:
-        """Set the start of the next pass. Called in the process of the trainer."""
+    def move(self, epoch: int, consumed: int, lanes: int | None = None) -> None:
+        """Set the start of the next pass, and the lanes if they change. Called in the process of the trainer."""
         self._moves += 1
         with self._content() as moves:
-            moves[str(self._moves)] = {"next": [epoch, consumed], "passes": []}
+            lanes = lanes or moves.get(str(self._moves - 1), {}).get("lanes")
+            moves[str(self._moves)] = {"next": [epoch, consumed], "passes": [], "lanes": lanes}
             for old in sorted(map(int, moves))[:-_REMEMBERED_MOVES]:
                 del moves[str(old)]
 
-    def begin(self, key: PassKey, worker: int, first: tuple[int, int]) -> tuple[int, int]:
+    def begin(self, key: PassKey, worker: int, first: tuple[int, int]) -> tuple[int, int, int | None]:
         """Return the epoch and position of a pass: the recorded ones, else the next ones. Called in workers.
+
+        The lanes come last, if they are not those with which the loader was created.
 
         Args:
             key: key of the pass.
@@ -60,15 +63,16 @@ class Passes:
             move = self._move_of(moves, key)
             joined = self._joined(move, key, worker)
             if joined is not None:
-                return joined
+                return *joined, move["lanes"]
             epoch, consumed = move["next"] or first
             self._given(move, key, worker, epoch, consumed)
-            return epoch, consumed
+            return epoch, consumed, move["lanes"]
 
-    def resumed(self, key: PassKey, worker: int, epoch: int, consumed: int) -> None:
-        """Record a pass that its workers restored from a saved state. Called in workers."""
+    def resumed(self, key: PassKey, worker: int, epoch: int, consumed: int, lanes: int) -> None:
+        """Record a pass that its workers restored from a saved state, whose lanes later passes keep. Called in workers."""
         with self._content() as moves:
             move = self._move_of(moves, key)
+            move["lanes"] = lanes
             if self._joined(move, key, worker) is None:
                 self._given(move, key, worker, epoch, consumed)
 
@@ -80,7 +84,7 @@ class Passes:
     def _move_of(self, moves: dict[str, Any], key: PassKey) -> dict[str, Any]:
         # A worker that starts its first pass late still belongs to the move under which it was created.
         number = self._moves if key[1] == 1 else max(map(int, moves), default=self._moves)
-        return moves.setdefault(str(number), {"next": None, "passes": []})
+        return moves.setdefault(str(number), {"next": None, "passes": [], "lanes": None})
 
     @staticmethod
     def _joined(move: dict[str, Any], key: PassKey, worker: int) -> tuple[int, int] | None:
