@@ -122,7 +122,8 @@ class LoaderPosition:
         """Move past ``steps`` steps of all ranks without reading them, for example past a loss spike. The time does not depend on ``steps``.
 
         There are two exceptions, both with packing and shuffled or mixed rows. With ``plan="epoch"``, epochs have different numbers of packs,
-        and each epoch in between is planned. With ``plan="ahead"``, the next batch follows from the token counts of each pass in between.
+        and each epoch in between is planned. With ``plan="ahead"``, the next batch follows from the token counts of each pass in between, except
+        for ``strategy="concat"`` of the shuffled rows of a single lane.
 
         As after ``load_state_dict``, the position counts from the last returned batch, the next pass continues there, and older iterators are no
         longer valid. ``state_dict`` equals that of a loader that has consumed the steps, except for ``bad_rows``: skipped rows are in no

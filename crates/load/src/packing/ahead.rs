@@ -268,6 +268,11 @@ impl LaneRows for LaneOf<'_> {
         self.packs.passes == Passes::Files
     }
 
+    fn has_equal_totals(&self) -> bool {
+        // A lane alone has all rows in every pass.
+        self.is_periodic() || (self.packs.passes == Passes::Shuffled && self.packs.row_lanes.num_lanes() == 1)
+    }
+
     fn counted_with(&self, pass: u64, row: u64) -> u64 {
         let Ok(positions) = self.positions(pass, &(row..self.num_rows())) else { return row };
         let start = positions.start - row;

@@ -18,6 +18,11 @@ pub trait LaneRows {
     /// Whether every pass has the same rows in the same order.
     fn is_periodic(&self) -> bool;
 
+    /// Whether every pass has the same number of tokens.
+    fn has_equal_totals(&self) -> bool {
+        self.is_periodic()
+    }
+
     /// The end of the rows from `row` on whose tokens are counted together; after `row`.
     fn counted_with(&self, pass: u64, row: u64) -> u64;
 
@@ -195,7 +200,7 @@ impl LaneCursor {
             let Mark { pass, row, first, .. } = self.mark;
             if row >= rows.num_rows() {
                 self.end_pass()?;
-                if let Some(tokens) = of_pass.filter(|tokens| *tokens > 0 && rows.is_periodic()) {
+                if let Some(tokens) = of_pass.filter(|tokens| *tokens > 0 && rows.has_equal_totals()) {
                     self.mark.pass = self.mark.pass.saturating_add(u64::try_from(left / tokens).unwrap_or(u64::MAX));
                     left %= tokens;
                 }

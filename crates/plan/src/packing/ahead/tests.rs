@@ -4,6 +4,7 @@ use crate::packing::{Choice, Long, PackPlan};
 use proptest::prelude::{Just, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as _;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// Counts of each pass in turn; later passes repeat them.
 #[derive(Debug)]
@@ -36,6 +37,12 @@ impl LaneRows for Model {
 
     fn is_periodic(&self) -> bool {
         self.passes.len() == 1
+    }
+
+    fn has_equal_totals(&self) -> bool {
+        let mut totals = self.passes.iter().map(|counts| counts.iter().sum::<u32>());
+        let first = totals.next();
+        totals.all(|total| Some(total) == first)
     }
 
     fn counted_with(&self, _pass: u64, row: u64) -> u64 {
@@ -247,6 +254,15 @@ fn distant_pack_of_equal_passes_is_found_by_a_division() {
         cursor.seek(&rows, of_pass * 1_000_000_000_000 + 1).unwrap();
         assert_eq!(cursor.needed_from(), (1_000_000_000_000, if strategy == FIT { 1 } else { 2 }));
     }
+}
+
+#[test]
+fn distant_pack_of_passes_with_equal_totals_is_found_by_a_division() {
+    let rows = Model::new(&[vec![1, 2, 3], vec![3, 1, 2]], 4);
+    let mut cursor = cursor(Strategy::Concat, 4, 4);
+    cursor.seek(&rows, 3_000_000_000_001).unwrap();
+    assert_eq!(cursor.needed_from(), (2_000_000_000_000, 2));
+    assert_eq!(rows.counted.borrow().iter().map(|(pass, _)| *pass).collect::<BTreeSet<_>>(), BTreeSet::from([0, 2_000_000_000_000]));
 }
 
 #[test]
