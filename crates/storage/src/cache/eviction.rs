@@ -28,8 +28,7 @@ pub(super) struct Kept {
 
 impl Eviction {
     pub(super) fn new(limit: u64) -> Self {
-        // The first write triggers a check, because earlier processes may have left too much.
-        Self { limit, added: AtomicU64::new(limit) }
+        Self { limit, added: AtomicU64::new(0) }
     }
 
     pub(super) fn limit(&self) -> u64 {

@@ -69,7 +69,7 @@ impl Cache {
         let probe = directory.join(format!(".probe-{}", uuid::Uuid::new_v4().simple()));
         File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(failed)?;
         let locks = Locks::new(directory.join(locks::DIRECTORY));
-        Ok(Arc::new(Self {
+        let cache = Arc::new(Self {
             eviction: Eviction::new(limit),
             descriptors: PerProcess::new(),
             locks,
@@ -78,7 +78,10 @@ impl Cache {
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             directory,
-        }))
+        });
+        // Earlier processes may have left more than this limit, and this one may write nothing.
+        cache.shrink();
+        Ok(cache)
     }
 
     /// The cached bytes of a version; `None` when the object is larger than the cache limit.
@@ -126,8 +129,13 @@ impl Cache {
     /// Records that `bytes` were added.
     fn grew(&self, bytes: u64) {
         if self.eviction.is_due(bytes) {
-            let _held_elsewhere = self.locks.alone("evict").map(|_held| eviction::evict(&self.directory.join(OBJECTS), self.eviction.limit()));
+            self.shrink();
         }
+    }
+
+    /// Removes what exceeds the limit, unless another thread or process is doing so.
+    fn shrink(&self) {
+        let _held_elsewhere = self.locks.alone("evict").map(|_held| eviction::evict(&self.directory.join(OBJECTS), self.eviction.limit()));
     }
 }
 

@@ -171,6 +171,17 @@ fn what_was_used_longest_ago_goes_when_the_limit_is_passed() {
 }
 
 #[test]
+fn cache_that_is_opened_with_a_lower_limit_shrinks_before_anything_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    read_all(&opened(directory.path()).1, &Source::default());
+    let kept_with = |limit| {
+        Cache::open(directory.path(), limit).unwrap();
+        cache_entries(&directory.path().display().to_string()).unwrap().len()
+    };
+    assert_eq!((kept_with(2 << 20), kept_with(SIZE / 2)), (1, 0));
+}
+
+#[test]
 fn object_that_is_evicted_while_it_is_read_is_still_read_and_kept_again_under_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let source = Source::default();
