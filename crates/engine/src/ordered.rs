@@ -4,7 +4,7 @@
 
 use crate::crew::Crew;
 use crate::{Cancel, Error, Pool, Result};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, never, unbounded};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -82,6 +82,11 @@ impl<T> Ordered<T> {
                 Err(RecvTimeoutError::Disconnected) => return Poll::Finished,
             }
         }
+    }
+
+    /// Leaves the threads to the parent of a forked child. Closing the channel would wait for a thread that was sending a result at the fork.
+    pub(crate) fn abandon(&mut self) {
+        std::mem::forget(std::mem::replace(&mut self.results, never()));
     }
 
     /// Waits for the threads, at most `patience`. False if one of them is still working then.
