@@ -2,7 +2,7 @@
 
 use crate::error::PyShardmillResult;
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
 use shardmill_engine::{Cancel, Pool};
 use shardmill_storage::{hurry, with_interrupts};
@@ -43,9 +43,14 @@ where
     }
 }
 
-/// Lets [`listening`] raise `error` once its work on this thread has returned: for an exception that ends the program, such as `KeyboardInterrupt`.
-pub(crate) fn raise_afterwards(error: PyErr) {
-    RAISED.set(Some(error));
+/// The text of an error of a function of the user. If it ends the program, as `KeyboardInterrupt` does, [`listening`] raises it once its work on this
+/// thread has returned.
+pub(crate) fn reason_of(py: Python<'_>, error: PyErr) -> String {
+    let reason = error.to_string();
+    if !error.is_instance_of::<PyException>(py) {
+        RAISED.set(Some(error));
+    }
+    reason
 }
 
 thread_local! {

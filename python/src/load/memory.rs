@@ -1,9 +1,10 @@
 //! Memory of torch for pixels: a Python function allocates it, native threads write it, and batches are views of it.
 
 use crate::calls::Calls;
+use crate::interrupt::reason_of;
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
-use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use shardmill_load::images::{HostMemory, LentMemory};
 use std::collections::HashMap;
@@ -22,8 +23,6 @@ pub(crate) struct TensorMemory {
     /// Tensors that are written, by their addresses.
     lent: Arc<Mutex<HashMap<usize, Py<PyAny>>>>,
     calls: Calls,
-    /// An exception such as `KeyboardInterrupt` in `allocate`, which is none of its errors.
-    interrupt: Mutex<Option<PyErr>>,
 }
 
 /// A tensor that is written.
@@ -38,7 +37,7 @@ struct LentTensor {
 impl PyTensorMemory {
     #[new]
     fn new(allocate: Py<PyAny>) -> Self {
-        Self(Arc::new(TensorMemory { allocate, lent: Arc::default(), calls: Calls::new(), interrupt: Mutex::default() }))
+        Self(Arc::new(TensorMemory { allocate, lent: Arc::default(), calls: Calls::new() }))
     }
 }
 
@@ -56,19 +55,6 @@ impl TensorMemory {
         lent.call_method1("narrow", (0, 0, values.len()))?.call_method1("view", (dtype,))
     }
 
-    pub(super) fn take_interrupt(&self) -> Option<PyErr> {
-        self.interrupt.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// The text of an error of `allocate`.
-    fn reason(&self, py: Python<'_>, error: PyErr) -> String {
-        let reason = error.to_string();
-        if !error.is_instance_of::<PyException>(py) {
-            *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        }
-        reason
-    }
-
     fn allocated(&self, py: Python<'_>, bytes: usize) -> PyResult<LentTensor> {
         let _call = self.calls.enter(py)?;
         let tensor = self.allocate.bind(py).call1((bytes,))?;
@@ -84,7 +70,7 @@ impl TensorMemory {
 impl HostMemory for TensorMemory {
     fn lend(&self, bytes: usize) -> Result<Box<dyn LentMemory>, String> {
         // An empty tensor has no address of its own.
-        let lent = Python::try_attach(|py| self.allocated(py, bytes.max(1)).map_err(|error| self.reason(py, error)));
+        let lent = Python::try_attach(|py| self.allocated(py, bytes.max(1)).map_err(|error| reason_of(py, error)));
         Ok(Box::new(lent.ok_or("the interpreter exits")??))
     }
 }

@@ -54,9 +54,6 @@ impl PyPass {
         loop {
             // Without threads, rows are read in this call.
             let polled = listening(py, || self.pass.lock().unwrap_or_else(PoisonError::into_inner).poll(SIGNAL_POLL))?;
-            if let Some(interrupt) = self.memory.as_ref().and_then(|memory| memory.take_interrupt()) {
-                return Err(interrupt);
-            }
             // Before the result is converted: making arrays runs Python code, which a pending signal would interrupt.
             py.check_signals()?;
             match polled {

@@ -4,13 +4,12 @@ use super::dataset::PyDataset;
 use crate::arrow_data::ArrowArray;
 use crate::calls::Calls;
 use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::interrupt::raise_afterwards;
+use crate::interrupt::reason_of;
 use crate::tokens::PyTokenizer;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 use shardmill_engine::Cancel;
@@ -185,16 +184,7 @@ impl Derive for Function {
             let lists = self.function.bind(py).call1((PyRecordBatch::new(batch),))?;
             lists.try_iter()?.map(|list| Ok(list?.extract::<ArrowArray>()?.array)).collect()
         };
-        let called = |py: Python<'_>| {
-            call(py).map_err(|error| {
-                let reason = format!("the function raised {error}");
-                if !error.is_instance_of::<PyException>(py) {
-                    // Not a failure of the rows.
-                    raise_afterwards(error);
-                }
-                failed(reason)
-            })
-        };
+        let called = |py: Python<'_>| call(py).map_err(|error| failed(format!("the function raised {}", reason_of(py, error))));
         let lists = Python::try_attach(called).ok_or_else(|| failed("the interpreter exits".to_owned()))??;
         check_lists(&lists, &self.outputs, rows)?;
         Ok(lists)
