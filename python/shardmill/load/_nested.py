@@ -188,12 +188,16 @@ class Struct(dict[str, Any]):
 
 
 def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Apply ``change`` to the tensors in ``value``, including those of nested dicts and of lists."""
+    """Apply ``change`` to the tensors in ``value``, including those of nested dicts, lists and tuples."""
     if isinstance(value, dict):
         kind = Struct if isinstance(value, Struct) else dict
         return kind({name: map_tensors(part, change) for name, part in value.items()})
     if isinstance(value, Ragged):
         return value._mapped(lambda part: map_tensors(part, change))
+    if isinstance(value, list | tuple):
+        parts = [map_tensors(part, change) for part in value]
+        # A named tuple takes its fields one by one.
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if type(value).__module__.partition(".")[0] == "torch":
         return change(value)
     return value

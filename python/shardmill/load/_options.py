@@ -176,7 +176,8 @@ class Runtime:
     Attributes:
         threads: number of native decoding threads; by default, the number of cores available to this rank. With 0, the calling thread decodes.
         prefetch_bytes: maximum size of the decoded data that waits for the trainer, in bytes or as text such as ``"192MiB"``.
-        device: copy torch tensors to this device, such as ``"cuda:0"``, one batch ahead.
+        device: copy torch tensors to this device, such as ``"cuda:0"``, one batch ahead; also those in dicts, lists and tuples that a transform
+            returns.
         pin_memory: put torch tensors in page-locked memory, from which they can be copied to a GPU asynchronously.
         stall_seconds: warn if a batch takes longer than this many seconds, and report the activity of each thread; ``None`` never warns.
         audit: compute checksums of the delivered rows, for ``Loader.audit``.

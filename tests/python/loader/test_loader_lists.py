@@ -1,7 +1,7 @@
 """Lists, strings and structs in the batches of a loader. The oracles are the rows, and torch's own loader."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -202,6 +202,27 @@ def test_transform_in_workers_gets_and_returns_the_columns(path: Path) -> None:
     assert batch["text"] == ["row 0", "row 1"]
     assert batch["tokens"].tolist() == LISTS[1:3]
     assert batch["meta"]["lang"][4] == "l1"
+
+
+class Pair(NamedTuple):
+    inputs: Any
+    labels: Any
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda batch: (batch["id"], batch["text"], {"all": [batch["tokens"].values]}),
+        lambda batch: Pair(batch["id"], [batch["tokens"].values]),
+    ],
+    ids=["tuple", "named"],
+)
+def test_device_moves_tensors_in_the_tuples_of_a_transform(path: Path, transform: Any) -> None:
+    batch = next(iter(sm.Loader(path, transform=transform, runtime=sm.Runtime(device="meta"))))
+    plain = next(iter(sm.Loader(path, transform=transform)))
+    assert type(batch) is type(plain) and len(batch) == len(plain)
+    assert batch[0].device.type == "meta"
+    assert "device='meta'" in repr(batch[-1])
 
 
 def test_device_moves_lists_and_structs(path: Path) -> None:
