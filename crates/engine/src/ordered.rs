@@ -27,6 +27,7 @@ pub(crate) struct Ordered<T> {
     results: Receiver<(usize, Result<T>)>,
     early: BTreeMap<usize, Result<T>>,
     next: usize,
+    process: u32,
 }
 
 /// Creates the next job, or returns `None` at the end. It may block, and must then check its [`Cancel`].
@@ -62,7 +63,7 @@ impl<T: Send + 'static> Ordered<T> {
                 Ok(()) => {}
             }
         }
-        Ok(Self { results, early: BTreeMap::new(), next: 0 })
+        Ok(Self { results, early: BTreeMap::new(), next: 0, process: std::process::id() })
     }
 }
 
@@ -84,14 +85,17 @@ impl<T> Ordered<T> {
         }
     }
 
-    /// Leaves the threads to the parent of a forked child. Closing the channel would wait for a thread that was sending a result at the fork.
-    pub(crate) fn abandon(&mut self) {
-        std::mem::forget(std::mem::replace(&mut self.results, never()));
+    /// Whether this is in a forked child, which has none of the threads.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
     }
 
     /// Waits for the threads, at most `patience`. False if one of them is still working then.
     pub(crate) fn drain(&mut self, patience: Duration) -> bool {
         self.early.clear();
+        if self.is_inherited() {
+            return true;
+        }
         let deadline = Instant::now() + patience;
         loop {
             match self.results.recv_deadline(deadline) {
@@ -99,6 +103,15 @@ impl<T> Ordered<T> {
                 Err(RecvTimeoutError::Disconnected) => return true,
                 Err(RecvTimeoutError::Timeout) => return false,
             }
+        }
+    }
+}
+
+impl<T> Drop for Ordered<T> {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            // Closing the channel would wait for a thread that was sending a result at the fork.
+            std::mem::forget(std::mem::replace(&mut self.results, never()));
         }
     }
 }
@@ -128,4 +141,23 @@ pub(crate) fn caught<T>(number: usize, call: impl FnOnce() -> T) -> Result<T> {
         let text = payload.downcast_ref::<String>().cloned().or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         Error::Panicked { split: number, message: text.unwrap_or_else(|| "unknown reason".to_owned()) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_a_parent_are_not_waited_for_and_stay_in_their_channel() {
+        let (sent, mut numbers) = (Arc::new(()), 0..3);
+        let held = Arc::clone(&sent);
+        let mut results = Ordered::start(1, 1, &Cancel::default(), move || numbers.next(), move |_| Arc::clone(&held)).unwrap();
+        while Arc::strong_count(&sent) < 4 {
+            std::thread::yield_now();
+        }
+        results.process = u32::MAX;
+        assert!(results.drain(Duration::from_secs(3600)));
+        drop(results);
+        assert!(Arc::strong_count(&sent) > 3);
+    }
 }

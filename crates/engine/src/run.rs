@@ -123,7 +123,10 @@ impl<T> Iterator for Run<T> {
 
 impl<T> Drop for Run<T> {
     fn drop(&mut self) {
-        if !self.is_stopped {
+        if self.results.is_inherited() {
+            // As the channel of the results.
+            std::mem::forget(std::mem::replace(&mut self.tickets, bounded(0).0));
+        } else if !self.is_stopped {
             let _ended_or_will_soon = self.stop(STOP_PATIENCE);
         }
     }

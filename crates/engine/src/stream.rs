@@ -14,7 +14,6 @@ pub struct Stream<T> {
     mode: Mode<T>,
     cancel: Cancel,
     is_finished: bool,
-    process: u32,
 }
 
 enum Mode<T> {
@@ -53,7 +52,7 @@ where
     } else {
         Mode::Threads(Ordered::start(threads, threads, cancel, source, work)?)
     };
-    Ok(Stream { mode, cancel: cancel.clone(), is_finished: false, process: std::process::id() })
+    Ok(Stream { mode, cancel: cancel.clone(), is_finished: false })
 }
 
 impl<T> Stream<T> {
@@ -88,11 +87,7 @@ impl<T> Stream<T> {
 
 impl<T> Drop for Stream<T> {
     fn drop(&mut self) {
-        if let Mode::Threads(results) = &mut self.mode
-            && self.process != std::process::id()
-        {
-            results.abandon();
-        } else if !self.is_finished {
+        if !self.is_finished {
             let _ended_or_will_soon = self.stop(STOP_PATIENCE);
         }
     }
@@ -102,7 +97,6 @@ impl<T> Drop for Stream<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::sync::Arc;
 
     fn numbers(count: u64) -> impl FnMut() -> Option<u64> + Send {
         let mut next = 0;
@@ -141,20 +135,6 @@ mod tests {
             assert_eq!(results.len(), 5);
             assert!(matches!(results[4], Err(Error::Panicked { split: 4, .. })));
         }
-    }
-
-    #[test]
-    fn stream_of_a_parent_is_dropped_without_its_threads() {
-        let (cancel, sent) = (Cancel::default(), Arc::new(()));
-        let held = Arc::clone(&sent);
-        let mut stream = stream_in_order(1, &cancel, numbers(3), move |_| Arc::clone(&held)).unwrap();
-        while Arc::strong_count(&sent) < 4 {
-            std::thread::yield_now();
-        }
-        stream.process = u32::MAX;
-        drop(stream);
-        assert!(!cancel.is_cancelled());
-        assert!(Arc::strong_count(&sent) > 3, "the channel of the results is not touched");
     }
 
     #[test]
