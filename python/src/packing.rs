@@ -49,13 +49,13 @@ impl PyLengths {
         self.0.digest()
     }
 
-    /// What went wrong with counts that are kept in files.
     /// Number of rows, sum, and the largest.
     #[getter]
     fn totals(&self) -> (usize, u64, u32) {
         self.0.totals()
     }
 
+    /// What went wrong with counts that are kept in files.
     #[getter]
     fn warnings(&self) -> Vec<String> {
         self.0.warnings().to_vec()

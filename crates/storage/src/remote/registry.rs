@@ -66,7 +66,6 @@ fn ids_differ(one: Option<&Arc<dyn FsspecFiles>>, other: Option<&Arc<dyn FsspecF
 
 /// Whether the options of the root of `path` already include `options`. They may hold more, such as keys, which are not stored or sent to other
 /// processes.
-/// what another process, or this one, has stored.
 #[must_use]
 pub fn is_reached_with(path: &str, options: &StorageOptions) -> bool {
     let Some(configured) = Location::parse(path).ok().and_then(|location| latest(&location.root)) else { return false };
