@@ -8,7 +8,7 @@ import shardmill as sm
 pytest.importorskip("torch")
 
 from shardmill.integrations.torch import BatchDataset
-from torch_rows import ids_of, loader_of, write_rows
+from torch_rows import ROWS, flat, ids_of, loader_of, write_rows
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -62,3 +62,27 @@ def test_epochs_after_a_resume_have_the_lanes_of_the_state(tmp_path, are_persist
     if is_set:
         dataset.set_epoch(1)
     assert ids_of(rest) == following
+
+
+@pytest.mark.parametrize(
+    ("options", "is_same"), [({"batch_size": 8}, False), ({"batch_size": 8, "world_size": 2}, True)]
+)
+def test_state_of_workers_is_refused_if_batches_have_other_sizes(tmp_path, options, is_same):
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    directory = write_rows(tmp_path)
+
+    def in_workers(**options):
+        dataset = BatchDataset(loader_of(directory, shuffle=True, lanes=1, tail="uneven", **options))
+        return stateful.StatefulDataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
+
+    first = in_workers(batch_size=16)
+    seen = flat(ids_of(itertools.islice(iter(first), 5)))
+    state = first.state_dict()
+    ranks = [in_workers(rank=rank, **options) for rank in range(options.get("world_size", 1))]
+    for rank in ranks:
+        rank.load_state_dict(state)
+    if is_same:
+        assert sorted(seen + [row for rank in ranks for row in flat(ids_of(rank))]) == list(range(ROWS))
+        return
+    with pytest.raises(sm.CheckpointMismatchError, match="16 rows on all ranks, and have 8 in this loader"):
+        list(ranks[0])

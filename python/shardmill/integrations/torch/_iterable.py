@@ -73,8 +73,8 @@ class BatchDataset(IterableDataset):
 
     State: if batches are made in this process, ``state_dict`` returns the position after the last returned batch.
     With worker processes, take the state from ``torchdata.stateful_dataloader.StatefulDataLoader``,
-    which asks each worker; such a state continues on the same number of workers. A state saved between the
-    last batch of an epoch and its end continues with the empty rest of that epoch.
+    which asks each worker; such a state continues on the same number of workers, with the same ``batch_size * world_size``. A state
+    saved between the last batch of an epoch and its end continues with the empty rest of that epoch.
 
     Args:
         loader: the loader, with the options for batches, order and ranks. In a job with several ranks, each rank has its own loader
@@ -164,7 +164,7 @@ class BatchDataset(IterableDataset):
             share = self._share
             # It does not change from batch to batch.
             self._base = self._base or self._loader._state_at(share.epoch, share.consumed)
-            return {**self._base, _WORKER: {"next": share.next, "workers": share.workers}}
+            return {**self._base, _WORKER: {"next": share.next, "workers": share.workers, "step": self._step}}
         if self._passes.have_begun():
             raise EngineError(
                 "batches are made in worker processes, so the number of batches the trainer has received is not known here\n"
@@ -192,7 +192,17 @@ class BatchDataset(IterableDataset):
                 "this is the state of one worker process\n"
                 "hint: load the whole state into a StatefulDataLoader with the same number of workers"
             )
+        if (step := worker.get("step")) != self._step:
+            raise CheckpointMismatchError(
+                f"the state of a worker process counts batches, which had {step} rows on all ranks, and have {self._step} in this loader"
+                "\nhint: use the same batch_size * world_size, or take states with num_workers=0"
+            )
         self._resumed = _Share(state["epoch"], state["consumed"], worker["next"], worker["workers"])
+
+    @property
+    def _step(self) -> int:
+        """Rows of a batch, or packs, on all ranks."""
+        return self._loader._batch_size * self._loader._world_size
 
     def get_metrics(self) -> list[WorkerMetrics]:
         """Return the counters since the last ``reset_metrics``, as one entry for this process.
