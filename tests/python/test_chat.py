@@ -273,6 +273,23 @@ def test_prompt_and_completion_may_be_messages(tmp_path: Path, model: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("template", "reason"), [("{% if %}", "fails on line 1"), ("{{ strftime_now('%d') }}", "asks for the date")]
+)
+def test_unusable_template_of_the_directory_fails_for_messages_alone(
+    tmp_path: Path, model: Path, template: str, reason: str
+) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "model" / "chat_template.jinja").write_text(template)
+    options = {"prompt": "prompt", "completion": "completion", "tokenizer": tmp_path / "model"}
+    texts = {"prompt": ["a"], "completion": ["b"]}
+    assert table(tmp_path, texts, **options) == table(tmp_path, texts, **options | {"tokenizer": model})
+    with pytest.raises(ValueError, match=f"that of the tokenizer cannot be used: The chat template {reason}"):
+        table(tmp_path, {"prompt": [CHATS[0][:-1]], "completion": [CHATS[0][-1:]]}, **options)
+    with pytest.raises(ValueError, match=reason):
+        sm.Tokenize(**options, chat_template=template)
+
+
+@pytest.mark.parametrize(
     ("rows", "column", "reason"),
     [
         ({"prompt": ["a", None], "completion": ["b", "c"]}, "prompt", "the value is null"),

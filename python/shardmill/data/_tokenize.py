@@ -22,7 +22,7 @@ from shardmill.data._counts_directory import check_counts_directory, default_cou
 from shardmill.data._token_function import TokenFunction, name_of
 from shardmill.data._token_ids import token_id_of
 from shardmill.data._tokenizer import SpecialInText, Tokenizer
-from shardmill.errors import OptionError
+from shardmill.errors import FormatError, OptionError
 from shardmill.storage._paths import PathLike
 
 NullTexts = Literal["raise", "fill"]
@@ -440,19 +440,29 @@ class Tokenize:
     def _input(self, tokenizer: Tokenizer) -> _native.TokenInput:
         if self.messages is None and self.completion is None:
             return _native.TokenInput.texts(self.separator or "")
+        chat, reason = None, "the tokenizer has none; pass chat_template="
+        try:
+            chat = self._chat(tokenizer)
+        except (FormatError, OptionError) as error:
+            # Texts need no template, whatever the directory has.
+            if self.messages is not None or self.chat_template is not None:
+                raise
+            reason = f"that of the tokenizer cannot be used: {error}"
+        return chat if chat is not None and self.messages is not None else _native.TokenInput.completion(chat, reason)
+
+    def _chat(self, tokenizer: Tokenizer) -> _native.TokenInput | None:
         template = self._template
-        chat = None
-        if template is not None:
-            chat = _native.TokenInput.chat(
-                tokenizer._native,
-                (template, self._tool_template),
-                now=self.now,
-                by_prefix=self.assistant_spans == "prefix",
-                template_kwargs=json_of(self.template_kwargs),
-                has_tools=self.tools is not None,
-                has_documents=self.documents is not None,
-            )
-        return chat if chat is not None and self.messages is not None else _native.TokenInput.completion(chat)
+        if template is None:
+            return None
+        return _native.TokenInput.chat(
+            tokenizer._native,
+            (template, self._tool_template),
+            now=self.now,
+            by_prefix=self.assistant_spans == "prefix",
+            template_kwargs=json_of(self.template_kwargs),
+            has_tools=self.tools is not None,
+            has_documents=self.documents is not None,
+        )
 
 
 #: The sources that an option is for, if not for all.

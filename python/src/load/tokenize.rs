@@ -67,13 +67,13 @@ impl PyTokenInput {
         })))
     }
 
-    /// A prompt and its completion; `chat` is for those that are messages.
+    /// A prompt and its completion; `chat` is for those that are messages, and `reason` tells why there is none.
     #[staticmethod]
-    #[pyo3(signature = (chat=None))]
-    fn completion(chat: Option<PyRef<'_, Self>>) -> PyShardmillResult<Self> {
+    #[pyo3(signature = (chat, reason))]
+    fn completion(chat: Option<PyRef<'_, Self>>, reason: String) -> PyShardmillResult<Self> {
         let chat = match chat.map(|chat| chat.take()).transpose()? {
-            Some(TokenInput::Chat(chat)) => Some(chat),
-            _ => None,
+            Some(TokenInput::Chat(chat)) => Ok(chat),
+            _ => Err(reason),
         };
         Ok(Self::new(TokenInput::Completion(chat)))
     }

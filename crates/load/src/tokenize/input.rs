@@ -18,8 +18,8 @@ pub enum TokenInput {
     Texts { separator: String },
     /// Messages, followed by the columns of their tools and documents.
     Chat(Chat),
-    /// A prompt and its completion, both texts or both messages. Messages need a template.
-    Completion(Option<Chat>),
+    /// A prompt and its completion, both texts or both messages. Messages need a template; why there is none.
+    Completion(Result<Chat, String>),
 }
 
 impl TokenInput {
@@ -89,7 +89,7 @@ impl<'a> Rows<'a> {
                         Ok(Self::Completion(Texts::of(prompt, invalid)?, Texts::of(completion, invalid)?))
                     }
                     (None | Some(Content::Messages), None | Some(Content::Messages)) => {
-                        let chat = chat.as_ref().ok_or("messages need a chat template, and the tokenizer has none; pass chat_template=")?;
+                        let chat = chat.as_ref().map_err(|reason| format!("messages need a chat template, and {reason}"))?;
                         Ok(Self::ChatCompletion(chat, RowMessages::new(chat, prompt, others, 2), RowMessages::new(chat, completion, &[], 2)))
                     }
                     _ => Err("the prompt and the completion must both be texts, or both be messages".to_owned()),
