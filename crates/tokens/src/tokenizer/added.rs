@@ -70,8 +70,8 @@ pub(super) fn assign(added: &mut [Added], size: usize, known: impl Fn(&str) -> O
 /// The added tokens of a file, each with the id that it gets.
 ///
 /// As in the original library, a token of the model keeps the model's id, and others are numbered from the size of the model's vocabulary on; the id in
-/// the file decides about the order alone.
-pub(super) fn declared_tokens(path: &str, value: &Value, model: &HashMap<&str, u32>) -> Result<Vec<Added>> {
+/// the file decides about the order alone. That vocabulary has a `size` of its own, since it may have a token twice.
+pub(super) fn declared_tokens(path: &str, value: &Value, model: &HashMap<&str, u32>, size: usize) -> Result<Vec<Added>> {
     let Some(entries) = value.get("added_tokens").and_then(Value::as_array) else {
         return Ok(Vec::new());
     };
@@ -108,7 +108,7 @@ pub(super) fn declared_tokens(path: &str, value: &Value, model: &HashMap<&str, u
         }
     }
     let mut tokens: Vec<Added> = declared.into_iter().map(|(_, _, added)| added).filter(|added| !added.content.is_empty()).collect();
-    assign(&mut tokens, model.len(), |token| model.get(token).copied());
+    assign(&mut tokens, size, |token| model.get(token).copied());
     tokens.iter_mut().for_each(|token| token.id = token.assigned);
     Ok(tokens)
 }

@@ -276,6 +276,30 @@ fn special_tokens_are_counted_whatever_becomes_of_them() {
     assert_eq!([SpecialInText::Text, SpecialInText::Id].map(|special| count(&document, "a<eos> <eos> tool", special)), [1; 2]);
 }
 
+#[test]
+fn token_is_dropped_if_another_took_all_of_its_white_space() {
+    let mut document = byte_level();
+    document["added_tokens"][0]["rstrip"] = json!(true);
+    document["added_tokens"][1]["content"] = json!("  ");
+    let ids = |document: &Value| encoded(&opened(document).unwrap(), "<eos>  c", SpecialInText::Id).unwrap();
+    assert_eq!(ids(&document), [259, 260, 99]);
+    document["added_tokens"][1]["lstrip"] = json!(true);
+    assert_eq!(ids(&document), [259, 99]);
+}
+
+#[test]
+fn special_token_after_a_vocabulary_with_a_token_twice_stays_special() {
+    let tokenizer = opened(&json!({
+        "version": "1.0", "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+        "added_tokens": [flags("<s>", 4, true)],
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], ["b", -1.0], ["<unk>", -2.0]]},
+    }))
+    .unwrap();
+    assert_eq!(tokenizer.vocab_size(), 5);
+    assert_eq!(encoded(&tokenizer, "a<s>b", SpecialInText::Id).unwrap(), [1, 4, 2]);
+    assert_eq!(encoded(&tokenizer, "a<s>b", SpecialInText::Text).unwrap(), [1, 0, 2]);
+}
+
 fn ranks(lines: &str, pattern: Option<&str>, special: Option<&[(&str, u32)]>) -> Result<Tokenizer> {
     let special_tokens = special.map(|special| special.iter().map(|(token, id)| ((*token).to_owned(), *id)).collect::<BTreeMap<_, _>>());
     let options = Options { pattern: pattern.map(str::to_owned), special_tokens };

@@ -83,7 +83,7 @@ impl Vocabulary {
             }
         }
         let known: HashMap<&str, u32> = entries.into_iter().collect();
-        let added = added::declared_tokens(path, document, &known)?;
+        let added = added::declared_tokens(path, document, &known, by_id.len())?;
         added::check(path, &added, &by_id, &known)?;
         Ok(Self::collect(&by_id, added, model.get("byte_level").and_then(Value::as_bool).unwrap_or(false)))
     }

@@ -66,7 +66,8 @@ impl<'a, M: PipelinePatternMatcher> Search<'a, M> {
         self.spelled
     }
 
-    /// White space that a token takes may be a token too, and is one more token then. So a range can begin before the end of the one before.
+    /// White space that a token takes may be a token too, and is one more token then, unless it takes white space itself: then nothing is left of it. So a range
+    /// can begin before the end of the one before.
     pub(super) fn next(&mut self, wanted: Wanted) -> Option<(Range<usize>, u32)> {
         loop {
             let ((start, end), id) = self.matcher.extract_next(self.text.as_bytes(), self.next, self.is_normalized, false)?;
@@ -88,6 +89,9 @@ impl<'a, M: PipelinePatternMatcher> Search<'a, M> {
             }
             let start = if bounds.takes_left { before.trim_end().len().max(self.end) } else { start };
             let end = if bounds.takes_right { self.text.len() - after.trim_start().len() } else { end };
+            if start >= end {
+                continue;
+            }
             self.end = end;
             return Some((start..end, id));
         }
