@@ -40,6 +40,7 @@ impl Document {
         check_unknown(path, &value, &vocabulary)?;
         check_merges(path, &value, &vocabulary)?;
         let spaces = normalizers::take_spaces(&mut value);
+        value.get_mut("normalizer").map_or(Ok(()), |normalizer| normalizers::translate(path, normalizer))?;
         normalizers::check(path, value.get("normalizer"), spaces.as_ref())?;
         normalizers::check_decoder(path, value.get("decoder"))?;
         clear_rules(&mut value);

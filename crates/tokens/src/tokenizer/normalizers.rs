@@ -1,5 +1,6 @@
 //! What the normalizer of a `tokenizer.json` must keep to, beyond what the engine checks.
 
+use super::pattern::translated;
 use crate::error::{Error, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -24,6 +25,17 @@ pub(super) fn take_spaces(document: &mut Value) -> Option<Value> {
     }
     let members = normalizer.get_mut("normalizers").and_then(Value::as_array_mut)?;
     if members.last().is_some_and(is_spaces) { members.pop() } else { None }
+}
+
+/// Writes the patterns of a normalizer as Rust reads them.
+pub(super) fn translate(path: &str, normalizer: &mut Value) -> Result<()> {
+    if let Some(members) = normalizer.get_mut("normalizers").and_then(Value::as_array_mut) {
+        return members.iter_mut().try_for_each(|member| translate(path, member));
+    }
+    if let Some(Value::String(pattern)) = normalizer.pointer_mut("/pattern/Regex") {
+        *pattern = translated(pattern).map_err(|reason| Error::Pattern { path: path.to_owned(), pattern: pattern.clone(), reason })?;
+    }
+    Ok(())
 }
 
 /// `normalizer` is without `spaces`.

@@ -165,18 +165,42 @@ fn limit_of_a_pattern_names_the_byte_of_the_whole_text_unless_it_was_normalized(
     assert_eq!(exceeded(|document| document["normalizer"] = json!({"type": "NFC"}), &slow), None);
 }
 
-#[test]
-fn word_characters_of_a_pattern_are_those_of_oniguruma() {
+fn with_pattern(pattern: &str) -> Value {
     let mut document = byte_level();
     document["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
-        {"type": "Split", "pattern": {"Regex": "[\\w]+|\\W"}, "behavior": "Isolated", "invert": false},
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
         {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
     ]});
-    document["model"]["vocab"]["Â½a"] = json!(261);
-    document["model"]["vocab"]["Â½"] = json!(262);
-    document["model"]["merges"] = json!(["Â ½", "Â½ a"]);
+    document["model"]["vocab"]["aa"] = json!(261);
+    document["model"]["merges"] = json!(["a a"]);
     document["added_tokens"] = json!([]);
-    assert_eq!(encoded(&opened(&document).unwrap(), "½a", SpecialInText::Text).unwrap(), [261]);
+    document
+}
+
+#[test]
+fn pattern_means_what_it_means_to_oniguruma() {
+    // Letters become one token where no word ends between them.
+    let cases: [(&str, &str, &[u32]); 9] = [
+        (r"\wa", "½aa", &[0xc2, 0xbd, 0x61, 0x61]),
+        (r"\wa", "①aa", &[0xe2, 0x91, 0xa0, 261]),
+        (r"[\w]a", "½aa", &[0xc2, 0xbd, 261]),
+        (r"\ba", "½aa", &[0xc2, 0xbd, 261]),
+        ("[[:alpha:]]a", "éaa", &[0xc3, 0xa9, 0x61, 0x61]),
+        ("[^]^$[:space:]]a", "\u{a0}aa", &[0xc2, 0xa0, 261]),
+        ("(?m).a", "\naa", &[0x0a, 0x61, 0x61]),
+        ("^a", "\naa", &[0x0a, 0x61, 0x61]),
+        ("a$", "aa\n", &[0x61, 0x61, 0x0a]),
+    ];
+    for (pattern, text, expected) in cases {
+        assert_eq!(encoded(&opened(&with_pattern(pattern)).unwrap(), text, SpecialInText::Text).unwrap(), expected, "{pattern}");
+    }
+    for pattern in [r"\Ga", "[+--]", r"\pL", "[[:^alpha:]]"] {
+        let refused = opened(&with_pattern(pattern)).err().map_or_else(String::new, |error| error.to_string());
+        assert!(refused.contains("another meaning"), "{pattern}: {refused}");
+    }
+    let mut document = with_pattern("x");
+    document["normalizer"] = json!({"type": "Replace", "pattern": {"Regex": "[[:alpha:]]|$"}, "content": "a"});
+    assert_eq!(encoded(&opened(&document).unwrap(), "é1", SpecialInText::Text).unwrap(), [0x61, 0x31, 0x61]);
 }
 
 #[test]

@@ -80,12 +80,9 @@ impl Splitter {
         }
         // Of ranks, whose original library is written in Rust.
         let is_rust = value.get("dialect").and_then(Value::as_str) == Some("rust");
-        let rust = if is_rust { Cow::Borrowed(pattern) } else { Cow::Owned(translated(pattern)) };
-        Pattern::new(&rust, behavior, is_inverted).map(Some).map_err(|reason| Error::Pattern {
-            path: path.to_owned(),
-            pattern: pattern.to_owned(),
-            reason,
-        })
+        let rust = if is_rust { Ok(Cow::Borrowed(pattern)) } else { translated(pattern).map(Cow::Owned) };
+        let compiled = rust.and_then(|rust| Pattern::new(&rust, behavior, is_inverted));
+        compiled.map(Some).map_err(|reason| Error::Pattern { path: path.to_owned(), pattern: pattern.to_owned(), reason })
     }
 
     /// The engine reads whole documents only.
