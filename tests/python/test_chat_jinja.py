@@ -56,6 +56,9 @@ def rendered(directory: Path, template: str, path: Path) -> str:
         "{{ [messages[1].content] }}|{{ {'k': \"it's\"} }}|{{ ['\"', \"'\\\"\"] }}",
         "{{ [nothing] }}|{{ '' ~ [1, none] }}|{{ [1.5, 2] | join('-') }}",
         "{{ '{} {}'.format([1e22], true) }}|{{ '-'.join(['a', 'b']) }}",
+        # Escapes.
+        r"""{{ '<\/a>\a\v\q\\n\x41\101\u00e9\U0001F600\U00000027' }}|{{ 'a\'b' }}|{{ "\\\"" }}""",
+        "{{ 'a\\\nb' }}",
         # Filters.
         "{{ messages[1].content | tojson(ensure_ascii=true) }}|{{ floats | tojson(indent=2) }}|{{ [] | tojson }}",
         "{{ lines | indent(2) }}|{{ lines | indent('>>') }}|{{ lines | indent(2, true, true) }}|{{ '' | indent(first=true) }}",
@@ -92,6 +95,7 @@ def test_template_renders_as_by_transformers(tmp_path: Path, tokenizer: Any, tem
         "{{ 'abc'.index('x') }}",
         "{{ ''.partition('') }}",
         "{{ messages[0].nothing | int }}",
+        "{% for tool in tools %}{% endfor %}",
     ],
 )
 def test_template_that_transformers_refuses_is_refused(tmp_path: Path, tokenizer: Any, template: str) -> None:

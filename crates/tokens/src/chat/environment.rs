@@ -47,7 +47,7 @@ impl Brackets {
 
     /// Whether a text has, or a string of a template could make, one of these characters.
     pub(super) fn may_be_in(text: &str) -> bool {
-        text.contains("\\u") || text.contains(|character| CANDIDATES.contains(&character))
+        text.contains("\\u") || text.contains("\\U") || text.contains(|character| CANDIDATES.contains(&character))
     }
 }
 
@@ -87,6 +87,9 @@ pub(super) fn environment(now: Option<Date>) -> Environment<'static> {
     environment.add_filter("string", python_text::string);
     environment.add_filter(limits::VARIABLE, bounds::variable);
     environment.add_filter(limits::ATTRIBUTE, bounds::attribute);
+    environment.add_filter(limits::ITERABLE, iterable);
+    // It prints the values of the engine.
+    environment.remove_filter("pprint");
     environment.add_test(limits::UNCHECKED, bounds::is_unchecked);
     filters::add(&mut environment);
     environment.add_test("iterable", is_iterable);
@@ -103,6 +106,11 @@ pub(super) fn environment(now: Option<Date>) -> Environment<'static> {
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a test")]
 fn is_iterable(value: Value) -> bool {
     matches!(value.kind(), ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Iterable)
+}
+
+/// The filter on what a loop goes through: the engine takes none for an empty list.
+fn iterable(value: Value) -> std::result::Result<Value, Error> {
+    if value.is_none() { Err(bounds::invalid("none is not iterable")) } else { Ok(value) }
 }
 
 fn raise_exception(message: String) -> std::result::Result<Value, Error> {

@@ -6,6 +6,7 @@
 use super::Rendered;
 use super::edits::{Edit, edited};
 use super::environment::{BRACKET, Brackets, FIRST_BYTES, syntax};
+use super::escapes::of_python;
 use crate::error::{Error, Result};
 use minijinja::machinery::{Token, tokenize};
 
@@ -28,7 +29,8 @@ const START: &str = "with %}{% if true %}{{ FUNCTION(true) }}{% endif";
 const END: &str = "if true %}{{ FUNCTION(false) }}{% endif %}{% endwith";
 
 pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
-    let mut tags: Vec<Edit> = Vec::new();
+    let mut edits: Vec<Edit> = Vec::new();
+    let mut has_generation = false;
     let mut names_date = false;
     let mut date_formats = Vec::new();
     // How many tokens of `strftime_now(` came before.
@@ -39,9 +41,13 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
     let mut loops: Vec<usize> = Vec::new();
     for token in tokenize(template, false, syntax()) {
         let (token, span) = token.map_err(|error| super::template_error(&error))?;
+        let range = span.start_offset as usize..span.end_offset as usize;
         if let (Token::Ident(name @ ("generation" | "endgeneration")), true) = (&token, follows_start) {
             let new = if *name == "generation" { START } else { END }.replace("FUNCTION", BRACKET);
-            tags.push((span.start_offset as usize..span.end_offset as usize, new));
+            has_generation = true;
+            edits.push((range, new));
+        } else if let (Token::String(_), Some(written)) = (&token, template.get(range.clone())) {
+            edits.push((range, of_python(written)));
         }
         if let (Token::Ident(name), true) = (&token, follows_start) {
             match (*name, loops.last_mut()) {
@@ -74,8 +80,8 @@ pub(super) fn rewrite(template: &str) -> Result<Rewritten> {
         follows_start = matches!(token, Token::BlockStart);
     }
     let lost = || Error::Template { line: None, reason: "a generation tag cannot be found".to_owned() };
-    let rewritten = edited(template, &tags).ok_or_else(lost)?;
-    Ok(Rewritten { template: rewritten, has_generation: !tags.is_empty(), names_date, date_formats, reads_output })
+    let rewritten = edited(template, &edits).ok_or_else(lost)?;
+    Ok(Rewritten { template: rewritten, has_generation, names_date, date_formats, reads_output })
 }
 
 fn literal<'a>(token: &'a Token<'_>) -> Option<&'a str> {

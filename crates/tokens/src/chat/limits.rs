@@ -15,6 +15,8 @@ pub(super) const VARIABLE: &str = "shardmill_variable";
 pub(super) const ATTRIBUTE: &str = "shardmill_attribute";
 /// The test whether a value needs that filter. A filter costs fuel for the length of a text, and a test does not.
 pub(super) const UNCHECKED: &str = "shardmill_unchecked";
+/// The filter that checks what a loop goes through.
+pub(super) const ITERABLE: &str = "shardmill_iterable";
 
 /// Operators and brackets that are open in one expression. The engine parses, compiles and evaluates them by recursion.
 const OPERATORS: usize = 400;
@@ -53,6 +55,7 @@ pub(super) fn guarded(template: &str) -> Result<String> {
                 check_operators(&tag)?;
                 check_arguments(&tag, &mut macros)?;
                 check_branches(&tag, &mut branches)?;
+                insertions.extend(loop_check(&tag).into_iter().flatten());
                 insertions.extend(checks(&tag, &mut captured)?);
             }
             token => tag.push(Part { token, span }),
@@ -164,6 +167,26 @@ fn declare(macros: &mut [Vec<String>], names: Vec<String>) {
             known.push(name);
         }
     }
+}
+
+/// The check of what a `for` goes through.
+fn loop_check(tag: &[Part<'_>]) -> Option<[Edit; 2]> {
+    let rest = tag.get(1..).filter(|_| matches!(tag.first(), Some(Part { token: Token::Ident("for"), .. })))?;
+    let start = rest.iter().position(|part| matches!(part.token, Token::Ident("in")))? + 1;
+    let mut depth = 0_usize;
+    let is_end = |part: &Part<'_>| {
+        match part.token {
+            Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => depth += 1,
+            Token::ParenClose | Token::BracketClose | Token::BraceClose => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && matches!(part.token, Token::Ident("if" | "recursive"))
+    };
+    let value = rest.get(start..)?;
+    let end = value.iter().position(is_end).unwrap_or(value.len());
+    let (first, last) = (value.first()?, value.get(end.checked_sub(1)?)?);
+    let (from, to) = (first.span.start_offset as usize, last.span.end_offset as usize);
+    Some([(from..from, "(".to_owned()), (to..to, format!(") | {ITERABLE}"))])
 }
 
 /// The checks that follow a tag.

@@ -7,6 +7,7 @@ mod bounds;
 mod date;
 mod edits;
 mod environment;
+mod escapes;
 mod filters;
 mod generation;
 mod group;

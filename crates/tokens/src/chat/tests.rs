@@ -151,6 +151,35 @@ fn strings_and_floats_are_those_of_python() {
 }
 
 #[test]
+fn escapes_in_strings_are_those_of_python() {
+    let cases = [
+        (r"{{ '<\/a>\q\\a' }}", r"<\/a>\q\a"),
+        (r"{{ '\a\v\x41\101\u00e9' }}", "\u{7}\u{b}AA\u{e9}"),
+        (r#"{{ "\U0001F600\U00000022\"\U1" }}"#, "\u{1f600}\"\"\\U1"),
+        ("{{ 'a\\\nb' }}", "ab"),
+        (r"{% for part in ['\/', '\''] %}{{ part }}{% endfor %}{% generation %}{{ '\/' }}{% endgeneration %}", r"\/'\/"),
+    ];
+    for (template, expected) in cases {
+        assert_eq!(rendered(template, json!([{"role": "user", "content": "x"}])).unwrap().0, expected, "{template}");
+    }
+}
+
+#[test]
+fn loop_over_none_is_an_error() {
+    let user = || json!([{"role": "user", "content": "x"}]);
+    for value in ["none", "tools", "(none)", "none if true", "none or none recursive"] {
+        let reason = reason(rendered(&format!("a\n{{% for x in {value} %}}{{% else %}}b{{% endfor %}}"), user()));
+        assert_eq!(reason, "The chat template fails on line 2: none is not iterable", "{value}");
+    }
+    for (value, expected) in
+        [("nothing", "e"), ("[2, 3] if x > 2", "3"), ("[[1][0], (none if false else 4)]", "14"), ("'ab'", "ab"), ("{1: 2}.items()", "(1, 2)")]
+    {
+        let template = format!("{{% for x in {value} %}}{{{{ x }}}}{{% else %}}e{{% endfor %}}");
+        assert_eq!(rendered(&template, user()).unwrap().0, expected, "{value}");
+    }
+}
+
+#[test]
 fn loop_is_not_left_from_inside_of_a_generation_block() {
     let left = "{% for m in messages %}\n{% generation %}{% if true %}{% continue %}{% endif %}{% endgeneration %}{% endfor %}";
     let error = template(left).unwrap_err().to_string();
