@@ -48,11 +48,13 @@ impl Configuration {
         let Value::Object(entries) = value else {
             return Err(Error::Invalid { path: path.to_owned(), problem: "it is not a JSON object".to_owned() });
         };
-        for (key, value) in entries {
+        let named = ["extra_special_tokens", "model_specific_special_tokens"].into_iter().filter_map(|key| entries.get(key)?.as_object()).flatten();
+        for (key, value) in entries.iter().filter(|(key, _)| key.ends_with("_token")).chain(named) {
             // A token is its text, or an object with the text as `content`.
-            let token = value.as_str().or_else(|| value.get("content").and_then(Value::as_str));
-            if let Some(token) = token.filter(|_| key.ends_with("_token")) {
+            if let Some(token) = value.as_str().or_else(|| value.get("content").and_then(Value::as_str)) {
                 self.roles.insert(key.clone(), token.to_owned());
+            } else if value.is_null() {
+                self.roles.remove(key);
             }
         }
         let stated = |name| entries.get("chat_template").and_then(|value| chat_template(value, name));
@@ -86,6 +88,16 @@ mod tests {
             let read = configuration(&[("tokenizer_config.json", config), ("special_tokens_map.json", map)]);
             assert_eq!((read.roles["eos_token"].as_str(), read.roles["unk_token"].as_str()), (eos, "<unk>"));
         }
+    }
+
+    #[test]
+    fn null_takes_a_role_away_and_further_tokens_have_roles_too() {
+        let map = r#"{"eos_token": "</s>", "pad_token": "<pad>"}"#;
+        let config =
+            r#"{"eos_token": null, "added_tokens_decoder": {}, "extra_special_tokens": {"image_token": "<image>", "turn": {"content": "<turn>"}}}"#;
+        let read = configuration(&[("tokenizer_config.json", config), ("special_tokens_map.json", map)]);
+        let roles = read.roles.iter().map(|(role, token)| (role.as_str(), token.as_str())).collect::<Vec<_>>();
+        assert_eq!(roles, [("image_token", "<image>"), ("pad_token", "<pad>"), ("turn", "<turn>")]);
     }
 
     #[test]
