@@ -369,3 +369,15 @@ fn labels_are_the_tokens_that_overlap_a_span() {
     assert_eq!(ids, [257, 258, 259, 0xc3, 0xa9]);
     assert_eq!(labelled, [true, true, false, true, false]);
 }
+
+#[test]
+fn token_of_the_model_that_is_added_too_has_labels_within_a_word() {
+    let mut document = byte_level();
+    document["added_tokens"] = json!([flags("ab", 256, false)]);
+    document["added_tokens"][0]["single_word"] = json!(true);
+    let tokenizer = opened(&document).unwrap();
+    let (mut ids, mut labelled) = (Vec::new(), Vec::new());
+    tokenizer.encode_labelled("éab ab", &[2..3], SpecialInText::Text, &mut ids, &mut labelled).unwrap();
+    assert_eq!(ids, [0xc3, 0xa9, 256, 0x20, 256]);
+    assert_eq!(labelled, [false, false, true, false, false]);
+}

@@ -114,8 +114,9 @@ impl Vocabulary {
 
     fn measured(&self) -> Vec<u16> {
         let mut lengths = vec![0; self.highest().map_or(0, |highest| highest as usize + 1)];
-        for (id, _) in &self.tokens {
-            let length = self.raw_bytes(*id).and_then(|bytes| u16::try_from(bytes.len()).ok());
+        for (id, token) in &self.tokens {
+            // An added token may be one of the model too.
+            let length = super::bytes::raw(token).and_then(|bytes| u16::try_from(bytes.len()).ok());
             if let (Some(place), Some(length)) = (lengths.get_mut(*id as usize), length) {
                 *place = length;
             }
@@ -162,7 +163,7 @@ impl Vocabulary {
         super::bytes::raw(token)
     }
 
-    /// How many bytes a byte-level token stands for; `None` as for [`Self::raw_bytes`].
+    /// How many bytes a token of a byte-level model stands for.
     pub(crate) fn raw_length(&self, id: u32) -> Option<usize> {
         self.lengths.get(id as usize).map(|length| usize::from(*length)).filter(|length| *length > 0)
     }
