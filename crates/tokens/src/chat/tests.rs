@@ -61,6 +61,7 @@ fn failing_template_names_its_line() {
     assert!(reason(rendered("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", user())).contains("fuel"));
     assert!(reason(rendered("\n{{ 'a'.nothing() }}", user())).starts_with("The chat template fails on line 2: "));
     assert!(reason(rendered("{% if %}", user())).starts_with("The chat template fails on line 1: "));
+    assert_eq!(reason(rendered("{{ [1] | pprint }}", user())), "The chat template fails on line 1: filter pprint is unknown");
     let date = template("{{ strftime_now('%Y') }}").unwrap_err();
     assert_eq!(date.hint().unwrap(), "pass now=\"2026-01-31\", or another date");
     let unknown = ChatTemplate::new("\n{{ strftime_now('%d %Q') }}", &BTreeMap::new(), Some("2026-01-31")).unwrap_err();
