@@ -33,7 +33,7 @@ AssistantSpans = Literal["generation", "prefix"]
 Unlabelled = Literal["keep", "raise"]
 
 #: Incremented when the ids of a text change, so that older counts and states are not reused.
-TOKENIZATION_VERSION = 1
+TOKENIZATION_VERSION = 2
 
 #: The largest text, in bytes.
 _MOST_BYTES = 256 << 20
