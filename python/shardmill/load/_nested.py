@@ -194,12 +194,13 @@ def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
         return kind({name: map_tensors(part, change) for name, part in value.items()})
     if isinstance(value, Ragged):
         return value._mapped(lambda part: map_tensors(part, change))
+    # A torch.nn.utils.rnn.PackedSequence is a tuple too, and moves itself.
+    if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "to"):
+        return change(value)
     if isinstance(value, list | tuple):
         parts = [map_tensors(part, change) for part in value]
         # A named tuple takes its fields one by one.
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    if type(value).__module__.partition(".")[0] == "torch":
-        return change(value)
     return value
 
 

@@ -225,6 +225,12 @@ def test_device_moves_tensors_in_the_tuples_of_a_transform(path: Path, transform
     assert "device='meta'" in repr(batch[-1])
 
 
+def test_packed_sequence_moves_as_a_whole(path: Path) -> None:
+    transform = lambda batch: [torch.nn.utils.rnn.pack_sequence([batch["id"]])]  # noqa: E731
+    [packed] = next(iter(sm.Loader(path, transform=transform, runtime=sm.Runtime(device="meta"))))
+    assert packed.data.device.type == "meta" and packed.batch_sizes.device.type == "cpu"
+
+
 def test_device_moves_lists_and_structs(path: Path) -> None:
     batch = next(iter(sm.Loader(path, runtime=sm.Runtime(device="meta"))))
     assert isinstance(batch["meta"], sm.Struct)
