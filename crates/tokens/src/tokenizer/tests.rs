@@ -377,7 +377,7 @@ fn token_of_the_model_that_is_added_too_has_labels_within_a_word() {
     document["added_tokens"][0]["single_word"] = json!(true);
     let tokenizer = opened(&document).unwrap();
     let (mut ids, mut labelled) = (Vec::new(), Vec::new());
-    tokenizer.encode_labelled("éab ab", &[2..3], SpecialInText::Text, &mut ids, &mut labelled).unwrap();
+    tokenizer.encode_labelled("éab ab", std::slice::from_ref(&(2..3)), SpecialInText::Text, &mut ids, &mut labelled).unwrap();
     assert_eq!(ids, [0xc3, 0xa9, 256, 0x20, 256]);
     assert_eq!(labelled, [false, false, true, false, false]);
 }
