@@ -71,6 +71,16 @@ def test_repair_refuses_to_forget_a_shard_that_the_old_index_lists(directory: Pa
     assert 0 < len(sm.Dataset(directory)) < 300
 
 
+def test_repair_lists_shards_by_number_where_the_numbers_of_names_differ_in_length(tmp_path: Path) -> None:
+    shards = {2: "shard.100000.mds", 1: "shard.99999.mds", 0: "shard.00002.mds"}
+    for row, name in shards.items():
+        with sm.Writer(tmp_path / str(row), format="mds", columns={"i": "int"}) as writer:
+            writer.write({"i": row})
+        (tmp_path / str(row) / "shard.00000.mds").rename(tmp_path / name)
+    assert sm.rebuild_index(tmp_path) == (3, 3)
+    assert [row["i"] for row in sm.Dataset(tmp_path)] == [0, 1, 2]
+
+
 def test_directory_of_another_format_may_have_a_broken_index(tmp_path: Path) -> None:
     with sm.Writer(tmp_path / "set", format="parquet") as writer:
         writer.write({"x": 1})

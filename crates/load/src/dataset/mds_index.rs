@@ -25,6 +25,9 @@ pub fn rebuild_index(directory: &str, threads: usize, cancel: &Cancel) -> Result
     let stored: HashSet<String> =
         names.iter().filter_map(|name| Some(name.strip_suffix(Compression::of_path(name)?.extension())?.trim_end_matches('.').to_owned())).collect();
     names.retain(|name| !stored.contains(name));
+    // From 100,000 shards on, the order of bytes is not that of numbers.
+    let number_of = |name: &str| -> u64 { name.split('.').nth(1).and_then(|number| number.parse().ok()).unwrap_or(u64::MAX) };
+    names.sort_by_cached_key(|name| (number_of(name), name.clone()));
     if names.is_empty() {
         return Err(shardmill_plan::Error::NoInput { paths: directory.to_owned(), wanted: "`shard.*.mds`".to_owned() }.into());
     }
