@@ -27,6 +27,13 @@ def test_index_that_was_cut_is_an_error_and_not_a_smaller_set(directory: Path, s
     assert index.read_bytes() == content
 
 
+def test_index_that_cannot_be_opened_is_an_error_and_not_a_set_without_an_index(directory: Path) -> None:
+    (directory / "index.json").unlink()
+    (directory / "index.json").mkdir()
+    with pytest.raises(sm.StorageError, match=r"Failed to open `.*index\.json`"):
+        sm.Dataset(directory)
+
+
 def test_byte_order_mark_of_an_index_is_ignored(directory: Path) -> None:
     index = directory / "index.json"
     index.write_text(index.read_text(), encoding="utf-8-sig")

@@ -68,7 +68,7 @@ impl DirectoryIndex {
     /// `None` for a path that is not a directory, and for a directory without an index.
     ///
     /// # Errors
-    /// For an index that cannot be read.
+    /// For an index that cannot be read, and one that cannot be opened beside MDS shards.
     pub(super) fn of(path: &str) -> Result<Option<Self>> {
         // A path with the extension of another format is not such a directory, and a check in an object store would cost a request.
         match Format::of(path) {
@@ -82,7 +82,12 @@ impl DirectoryIndex {
             directory => directory.to_owned(),
         };
         let path = format!("{directory}/{INDEX_NAME}");
-        let Ok(object) = store_of(&path)?.open(&path) else { return Ok(None) };
+        let object = match store_of(&path)?.open(&path) {
+            Ok(object) => object,
+            // A store may refuse to say that there is none, and below a file nothing opens.
+            Err(error) if !matches!(error, StorageError::NotFound { .. }) && holds_shards(&directory).unwrap_or(false) => return Err(error.into()),
+            Err(_absent) => return Ok(None),
+        };
         Ok(Some(Self { directory, bytes: whole(object.as_ref())?, path }))
     }
 
