@@ -5,7 +5,9 @@ import tarfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import shardmill as sm
+from shardmill.storage import configure
 from shardmill.view._session import Opened, Source
 from view_client import serving
 
@@ -72,3 +74,35 @@ def test_condition_on_joined_tars_of_the_same_name_keeps_the_rows_that_it_select
     opened = Opened(Source([str(tmp_path / name) for name in "ab"], ignore_zeros=True))
     division = opened.division(sm.col("txt") == "yes")
     assert (division.kept(0, 9), division.dropped(0, 9)) == ([1, 2, 5, 6], [0, 3, 4, 7])
+
+
+def test_partitions_of_the_same_name_below_two_roots_are_told_apart_under_a_filter(tmp_path):
+    paths = [tmp_path / root / f"lang={lang}" / "x.parquet" for root in "ab" for lang in ("de", "en")]
+    for number, path in enumerate(paths):
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"x": [2 * number, 2 * number + 1]}), path)
+    source = Source([str(tmp_path / root) for root in "ab"], filter=sm.col("lang") == "en", partitioning="hive")
+    opened = Opened(source)
+    assert [opened.place_of(row) for row in range(4)] == [("lang=en/x.parquet", row) for row in (0, 1, 0, 1)]
+    division = opened.division(sm.col("x") > 2)
+    assert (division.kept(0, 9), division.dropped(0, 9)) == ([1, 2, 3], [0])
+
+
+def test_condition_on_a_column_that_a_file_of_the_same_name_lacks_keeps_the_rows_that_have_it(tmp_path):
+    for name, columns in {"a": {"x": [1, 2], "y": [1, 2]}, "b": {"x": [3, 4]}}.items():
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table(columns), tmp_path / name / "x.parquet")
+    division = Opened(Source([str(tmp_path / name) for name in "ab"])).division(sm.col("y") > 1)
+    assert (division.kept(0, 9), division.dropped(0, 9)) == ([1], [0, 2, 3])
+
+
+def test_size_of_files_that_are_not_local_is_that_of_the_data_set(tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "x.parquet")
+    content = (tmp_path / "x.parquet").read_bytes()
+    memory = fsspec.filesystem("memory")
+    memory.pipe(f"/{tmp_path.name}/x.parquet", content)
+    path = f"memory://{tmp_path.name}/x.parquet"
+    configure(path, memory)
+    with serving(path) as client:
+        assert client.get("data/overview")[1]["bytes"] == len(content)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
 from functools import lru_cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -24,18 +23,19 @@ class Rows:
 
     Args:
         dataset: with or without a filter.
-        files: name and number of rows of each file, before any filter.
-        kept: number of rows of each file that the filter keeps. It distinguishes files with the same name.
+        whole: the same files without a filter.
     """
 
-    def __init__(self, dataset: Dataset, files: list[tuple[str, int]], kept: Sequence[int] | None = None) -> None:
+    def __init__(self, dataset: Dataset, whole: Dataset) -> None:
         from shardmill import Loader, Runtime
 
-        self._files = files
+        self._files = files = whole._file_rows
         self._firsts = [0, *accumulate(rows for _, rows in files)]
         self._by_name = {name: first for (name, rows), first in zip(files, self._firsts, strict=False) if rows}
         self._counts = Counter(name for name, rows in files if rows)
-        self._ends = None if kept is None else list(accumulate(kept))
+        # Files are told apart by the rows that they keep: several may have the same name below their roots.
+        kept = dataset._rows_of_files
+        self._ends = list(accumulate(kept.get(path, 0) for path in whole.files))
         self._is_whole = dataset.row_filter is None
         self._length = len(dataset)
         self._loader = Loader(
@@ -77,11 +77,9 @@ class Rows:
 
     def _explained(self, step: int) -> list[int]:
         runs = self._loader.explain(step=step)["rows"] or []
-        rows = ((name, row) for name, first, count in runs for row in range(first, first + count))
-        if self._ends is None:
-            return [self._by_name[name] + row for name, row in rows]
+        rows = (row for _, first, count in runs for row in range(first, first + count))
         places = enumerate(rows, step * _PLACES_AT_ONCE)
-        return [self._firsts[bisect_right(self._ends, at)] + row for at, (_, row) in places]
+        return [self._firsts[bisect_right(self._ends, at)] + row for at, row in places]
 
 
 class Division:

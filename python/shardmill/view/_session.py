@@ -223,12 +223,7 @@ class Opened:
     def _rows(self, dataset: Dataset) -> Rows:
         # A filter on a partition skips files.
         whole = self.dataset if self.source.filter is None else replace(self.source, filter=None).open()
-        names = [name for name, rows in whole._file_rows if rows]
-        if dataset.row_filter is None or len(set(names)) == len(names):
-            return Rows(dataset, whole._file_rows)
-        one = Source([], filter=dataset.row_filter, format=dataset.format, ignore_zeros=self.source.ignore_zeros)
-        files = (replace(one, paths=[path]) for path in whole.files)
-        return Rows(dataset, whole._file_rows, [len(file.open()) for file in files])
+        return Rows(dataset, whole)
 
 
 class Session:

@@ -140,6 +140,18 @@ impl PyRowPlan {
         self.orders.mixture.as_ref().map_or_else(|| self.rows.num_rows(), |mixture| mixture.blend.rows())
     }
 
+    /// Number of rows of each file of the data set, after the filter.
+    #[getter]
+    fn rows_of_files(&self) -> Vec<u64> {
+        let mut rows = vec![0; self.dataset.files().len()];
+        for block in self.rows.blocks() {
+            if let Some(of_file) = rows.get_mut(block.place.file) {
+                *of_file += block.rows;
+            }
+        }
+        rows
+    }
+
     /// Rows of each source of a mixture in an epoch.
     fn counts(&self, epoch: u64) -> Vec<u64> {
         self.orders.mixture.as_ref().map_or_else(Vec::new, |mixture| mixture.blend.counts(epoch))
