@@ -37,7 +37,7 @@ def overview(opened: Opened, query: Query) -> dict[str, Any]:
         "filter": None if dataset.row_filter is None else repr(dataset.row_filter),
         "files": dataset.files[:_FILES_LISTED],
         "file_count": len(dataset.files),
-        "bytes": sum(facts[0] for facts in opened.facts.values() if facts),
+        "bytes": sum({path: size for path, _, size, _ in dataset._native.files}.values()),
         "columns": [
             {"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in dataset.schema
         ],
