@@ -132,6 +132,27 @@ def test_webp_equals_pillow(mode, options):
         assert_equal(encoded(image, "WEBP", save_all=True, append_images=[image.rotate(180)], **options))
 
 
+def riff_chunk(name, data):
+    return name + struct.pack("<I", len(data)) + data + bytes(len(data) % 2)
+
+
+@pytest.mark.parametrize("options", [{"lossless": True, "exact": True}, {"quality": 80}])
+@pytest.mark.parametrize(("canvas", "place"), [((33, 31), (0, 0)), ((40, 38), (6, 4))])
+@pytest.mark.parametrize("flags", [0, 2])
+def test_first_frame_of_a_webp_animation_equals_pillow_blended_or_not(options, canvas, place, flags):
+    still = encoded(picture(33, 31, "RGBA"), "WEBP", **options)
+    # The chunks of the pixels, behind those of the file and of the canvas.
+    pixels = still[12:] if still[12:16] == b"VP8L" else still[30:]
+
+    def numbers(*values):
+        return b"".join(struct.pack("<I", value)[:3] for value in values)
+
+    frame = numbers(place[0] // 2, place[1] // 2, 32, 30, 100) + bytes([flags]) + pixels
+    header = bytes([0x12, 0, 0, 0]) + numbers(canvas[0] - 1, canvas[1] - 1)
+    chunks = riff_chunk(b"VP8X", header) + riff_chunk(b"ANIM", bytes(6)) + riff_chunk(b"ANMF", frame) * 2
+    assert_equal(riff_chunk(b"RIFF", b"WEBP" + chunks))
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_gif_and_bmp_equal_pillow(size):
     image = picture(*size)

@@ -2,6 +2,7 @@
 //!
 //! By a crate without `unsafe`. Invariant: its output is libwebp's.
 
+use std::borrow::Cow;
 use std::io::{Cursor, ErrorKind};
 
 use image_webp::{DecodingError, WebPDecoder};
@@ -19,6 +20,7 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     if (payload.len() as u64) < 8 + u64::from(stated) {
         return Err(Error::truncated(WEBP, "the file is shorter than its header says"));
     }
+    let payload = &*unblended(payload);
     let mut decoder = WebPDecoder::new(Cursor::new(payload)).map_err(failure)?;
     let (width, height) = decoder.dimensions();
     let size = ImageSize { width, height };
@@ -33,6 +35,25 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     }
     decoder.read_image(pixels).map_err(failure)?;
     Ok(raster)
+}
+
+/// The payload with a first frame that is not blended: the crate blends it into an empty canvas, which changes its colors, and libwebp does not.
+fn unblended(payload: &[u8]) -> Cow<'_, [u8]> {
+    let mut start = 12;
+    for (name, body) in chunks(payload.get(start..).unwrap_or_default()) {
+        if name == *b"ANMF" {
+            if body.get(15).is_none_or(|flags| flags & 2 != 0) {
+                break;
+            }
+            let mut bytes = payload.to_vec();
+            if let Some(flags) = bytes.get_mut(start + 8 + 15) {
+                *flags |= 2;
+            }
+            return Cow::Owned(bytes);
+        }
+        start += 8 + body.len() + body.len() % 2;
+    }
+    Cow::Borrowed(payload)
 }
 
 /// Refuses a lossy frame of other sides than stated: the crate takes memory by the sides of the frame, and compares them afterwards or not at all.
