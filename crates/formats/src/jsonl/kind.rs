@@ -35,10 +35,10 @@ enum Kind {
 
 /// The range of integers seen.
 #[derive(Debug, Default, Clone, Copy)]
-struct Range {
-    is_negative: bool,
+pub(super) struct Range {
+    pub(super) is_negative: bool,
     /// Beyond int64, but within uint64.
-    is_large: bool,
+    pub(super) is_large: bool,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -57,7 +57,8 @@ pub(super) enum Change<'a> {
     Value {
         lists: usize,
     },
-    Fraction,
+    /// A fraction, or an integer outside of the range.
+    Number(Range),
     /// A member that the objects of the field lack.
     Member(&'a Members),
     Nothing,
@@ -177,7 +178,7 @@ impl Seen {
         }
         match kind {
             Kind::Null => Change::Value { lists },
-            Kind::Integer(_) => Change::Fraction,
+            Kind::Integer(known) => Change::Number(*known),
             Kind::Object(members) => Change::Member(members),
             _ => Change::Nothing,
         }

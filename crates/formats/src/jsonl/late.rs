@@ -1,16 +1,19 @@
-//! Finds records after the sample that change the types: with a member that the schema lacks, with a fraction among integers, or with the first
-//! value of a field that was null.
+//! Finds records after the sample that change the types: with a member that the schema lacks, with a fraction or an integer beyond int64 among
+//! integers, or with the first value of a field that was null.
 //!
 //! The pass that finds the records of a file sees all of its bytes. [`Late`] looks there at the names of each record and at the values of those fields
 //! whose type may change; everything else is skipped. Only a record that changes a type is parsed. The invariant: the types of a file depend on its
 //! bytes and on the sample alone.
 
 use super::cursor::Cursor;
-use super::kind::{Change, Members, Place};
+use super::kind::{Change, Members, Place, Range};
 use super::records::{Records, Shape};
 
 /// Objects whose names are data, such as ids, must not become a schema of millions of fields. A name beyond the limit is an error where it is read.
 const MAX_LATE_MEMBERS: usize = 1024;
+
+/// Of the largest int64.
+const INT64_DIGITS: usize = 19;
 
 /// The types of a file while it is passed.
 pub(super) struct Late {
@@ -100,7 +103,7 @@ fn is_late_if_flat(text: &[u8], members: &Members) -> bool {
         let value = value.get(1..).unwrap_or_default();
         let is_late = match members.change(place) {
             Change::Value { lists } => begins_value(value, lists),
-            Change::Fraction => begins_fraction(value),
+            Change::Number(known) => begins_other_number(value, known),
             Change::Member(_) | Change::Nothing => false,
         };
         if is_late {
@@ -116,15 +119,20 @@ fn place_at_end(text: &[u8], members: &Members) -> Option<usize> {
     members.place(std::str::from_utf8(name).ok()?)
 }
 
-/// Whether a number, or a list with numbers, at the start of `text` has a fraction.
-fn begins_fraction(text: &[u8]) -> bool {
+/// Whether a number, or a list with numbers, at the start of `text` is not an integer of the range.
+fn begins_other_number(text: &[u8], known: Range) -> bool {
     let value = text.trim_ascii_start();
-    if value.first() != Some(&b'[') {
-        let end = value.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'-');
-        return end.is_some_and(|end| end > 0 && matches!(value.get(end), Some(b'.' | b'e' | b'E')));
+    if value.first() == Some(&b'[') {
+        let end = memchr::memchr2(b'"', b'}', value).unwrap_or(value.len());
+        return has_other_number(value.get(..end).unwrap_or_default(), known);
     }
-    let end = memchr::memchr2(b'"', b'}', value).unwrap_or(value.len());
-    has_fraction(value.get(..end).unwrap_or_default())
+    let (digits, is_negative) = value.strip_prefix(b"-").map_or((value, false), |digits| (digits, true));
+    let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    match digits.get(len) {
+        _ if len == 0 => false,
+        Some(b'.' | b'e' | b'E') => true,
+        _ => (is_negative && !known.is_negative) || (!known.is_large && is_beyond_int64(digits.get(..len).unwrap_or_default(), is_negative)),
+    }
 }
 
 /// An object that was passed.
@@ -155,10 +163,10 @@ impl<'a> Level<'a> {
 fn scan(text: &[u8], members: &Members) -> Scanned {
     let mut outer = Vec::new();
     let mut level = Level::of(Some(members));
-    let (mut at, mut is_late, mut is_integer) = (1, false, false);
+    let (mut at, mut is_late, mut integers) = (1, false, None);
     while let Some(found) = memchr::memchr3(b'"', b'{', b'}', text.get(at..).unwrap_or_default()) {
-        if std::mem::take(&mut is_integer) {
-            is_late = is_late || has_fraction(text.get(at..at + found).unwrap_or_default());
+        if let Some(known) = integers.take() {
+            is_late = is_late || has_other_number(text.get(at..at + found).unwrap_or_default(), known);
         }
         at += found + 1;
         match text.get(at - 1) {
@@ -179,7 +187,7 @@ fn scan(text: &[u8], members: &Members) -> Scanned {
                     match place.map(|place| members.change(place)) {
                         None => is_late = is_late || !members.is_full(),
                         Some(Change::Value { lists }) => is_late = is_late || begins_value(text.get(at..).unwrap_or_default(), lists),
-                        Some(Change::Fraction) => is_integer = true,
+                        Some(Change::Number(known)) => integers = Some(known),
                         Some(Change::Member(inner)) => level.inner = Some(inner),
                         Some(Change::Nothing) => {}
                     }
@@ -234,6 +242,28 @@ fn end_of_string(text: &[u8], mut at: usize) -> Option<usize> {
         }
         at = found + 2;
     }
+}
+
+/// Whether a number in `text`, which has no strings, is not an integer of the range.
+fn has_other_number(text: &[u8], known: Range) -> bool {
+    has_fraction(text) || (!known.is_negative && memchr::memchr(b'-', text).is_some()) || (!known.is_large && has_beyond_int64(text))
+}
+
+/// Whether an integer in `text` is beyond int64. One of that many digits covers a place that is looked at.
+fn has_beyond_int64(text: &[u8]) -> bool {
+    let is_digit = |byte: &&u8| byte.is_ascii_digit();
+    (INT64_DIGITS - 1..text.len()).step_by(INT64_DIGITS).any(|place| {
+        let (before, after) = text.split_at_checked(place).unwrap_or((text, &[]));
+        let start = place - before.iter().rev().take_while(is_digit).count();
+        let end = place + after.iter().take_while(is_digit).count();
+        let is_negative = before.get(..start).is_some_and(|before| before.ends_with(b"-"));
+        is_beyond_int64(text.get(start..end).unwrap_or_default(), is_negative)
+    })
+}
+
+fn is_beyond_int64(digits: &[u8], is_negative: bool) -> bool {
+    let largest: &[u8; INT64_DIGITS] = if is_negative { b"9223372036854775808" } else { b"9223372036854775807" };
+    digits.len() > INT64_DIGITS || (digits.len() == INT64_DIGITS && digits > largest.as_slice())
 }
 
 /// Whether a number in `text`, which has no strings, has a point or an exponent.

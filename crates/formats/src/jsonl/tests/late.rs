@@ -49,6 +49,8 @@ fn any_value() -> impl Strategy<Value = serde_json::Value> {
     let scalar = prop_oneof![
         Just(serde_json::Value::Null),
         any::<i32>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<u64>().prop_map(Into::into),
         (-1e30..1e30).prop_map(Into::into),
         any::<bool>().prop_map(Into::into),
         "[\"a{}:,.\\\\é]{0,6}".prop_map(Into::into),
@@ -119,6 +121,22 @@ fn files_add_their_types_in_any_order() {
     let inner = DataType::Struct(vec![Field::new("e", DataType::Float64, true), Field::new("f", DataType::Float64, true)].into());
     let fields = [("a", DataType::Float64), ("b", DataType::new_list(DataType::Int64, true)), ("d", inner), ("c", DataType::Utf8)];
     assert_eq!(expected, schema(&fields));
+}
+
+#[test]
+fn integer_beyond_int64_is_found_at_any_place_of_a_line() {
+    let sample = "{\"a\": 1, \"b\": [1]}";
+    for (text, a, b) in [
+        ("{\"a\": 9223372036854775807, \"b\": [2]}", DataType::Int64, DataType::Int64),
+        ("{\"a\": -9223372036854775808, \"b\": [-9223372036854775808]}", DataType::Int64, DataType::Int64),
+        ("{\"a\": 9223372036854775808, \"b\": [2]}", DataType::UInt64, DataType::Int64),
+        ("{\"a\": -1}\n{\"a\": 9223372036854775808}", DataType::Float64, DataType::Int64),
+        ("{\"b\": [100, 20, 3, 18446744073709551615, 4], \"a\": 2}", DataType::Int64, DataType::UInt64),
+        ("{\"a\" : 18446744073709551615, \"b\": [1234567890, 9223372036854775807]}", DataType::UInt64, DataType::Int64),
+        ("{\"a\": 18446744073709551616}", DataType::Float64, DataType::Int64),
+    ] {
+        assert_eq!(late_types(sample, text, Shape::Lines, 1 << 16), schema(&[("a", a), ("b", DataType::new_list(b, true))]), "{text}");
+    }
 }
 
 #[test]
