@@ -10,7 +10,7 @@ import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -82,15 +82,36 @@ def restated(path: Path, stated: int, by: int) -> bool:
     return start != content[:64]
 
 
-def test_gzip_page_that_is_longer_than_it_states_is_refused_unread(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_gzip_page_that_is_longer_than_it_states_is_refused_unread(
+    tmp_path: Path, version: Literal["1.0", "2.0"]
+) -> None:
     path, size = tmp_path / "bomb.parquet", 300_000_000
     table = pa.table({"large": pa.array([bytes(size)], pa.large_binary())})
-    pq.write_table(table, path, compression="gzip", compression_level=1, use_dictionary=False, write_statistics=False)
+    pq.write_table(
+        table,
+        path,
+        compression="gzip",
+        compression_level=1,
+        use_dictionary=False,
+        write_statistics=False,
+        data_page_version=version,
+    )
     # Beside the value there are its length and the levels.
     assert any(restated(path, size + extra, 1000) for extra in range(4, 40))
     answer = read(path)
     assert answer["error"] == "FormatError" and path.name in answer["message"], answer
     assert answer["peak"] < ROOM, answer
+
+
+def test_levels_of_a_page_of_version_2_are_not_taken_for_compressed_bytes(tmp_path: Path) -> None:
+    # As a stream of Brotli, the levels of these rows are longer than the page.
+    values = {".": None, "n": {"a": None}, "1": {"a": 1}}
+    rows = [values[letter] for letter in "..11111..n.nn1nn"]
+    table = pa.table({"x": pa.array(rows, pa.struct([("a", pa.int32())]))})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, compression="brotli", data_page_version="2.0", use_dictionary=False)
+    assert [row["x"] for row in sm.Dataset(path)] == rows
 
 
 def test_list_of_nulls_is_refused_by_the_number_of_its_values(tmp_path: Path) -> None:

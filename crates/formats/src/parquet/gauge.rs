@@ -134,7 +134,8 @@ impl Gauge {
             Some(self.refuse(offset, "the pages that are decoded together have", spent, self.budget))
         } else {
             let codec = chunk.map_or(Compression::UNCOMPRESSED, |chunk| chunk.codec);
-            let is_longer = is_longer(codec, stored, facts.page_len);
+            let compressed = usize::try_from(facts.plain_len).ok().and_then(|plain| stored.get(plain..)).unwrap_or_default();
+            let is_longer = is_longer(codec, compressed, facts.page_len.saturating_sub(facts.plain_len));
             is_longer.then(|| self.refuse(offset, "a page decompresses to more than the stated", facts.page_len, self.limit.bytes()))
         };
         refused.map_or(Ok(()), |refusal| {

@@ -91,13 +91,17 @@ pub(super) struct PageFacts {
     pub(super) page_len: u64,
     /// Including nulls; zero for a dictionary.
     pub(super) values: u64,
+    /// Bytes at the start of the page that are not compressed: the levels of version 2, or all.
+    pub(super) plain_len: u64,
 }
 
 /// Judges the page header at the start of `bytes`.
 pub(super) fn judge_page_header(bytes: &[u8]) -> (Verdict, PageFacts) {
     let mut walk = Walk::new(bytes, true);
     let result = walk.structure(PAGE, Place::default(), MAX_DEPTH);
-    let facts = PageFacts { header_len: (bytes.len() - walk.bytes.len()) as u64, page_len: walk.page_len, values: walk.values };
+    let header_len = (bytes.len() - walk.bytes.len()) as u64;
+    let plain_len = if walk.is_plain { u64::MAX } else { walk.definitions_len.saturating_add(walk.repetitions_len) };
+    let facts = PageFacts { header_len, page_len: walk.page_len, values: walk.values, plain_len };
     // The decoder allocates memory for the claimed number of dictionary entries before it reads any of them.
     if result.is_ok() && walk.dictionary_entries > walk.page_len.min(walk.stored_len.saturating_mul(MAX_ENTRIES_A_BYTE)) {
         return (Verdict::UnsupportedField, facts);
@@ -115,6 +119,9 @@ struct Walk<'a> {
     stored_len: u64,
     dictionary_entries: u64,
     values: u64,
+    definitions_len: u64,
+    repetitions_len: u64,
+    is_plain: bool,
     is_page: bool,
 }
 
@@ -136,7 +143,7 @@ type Step<T> = Result<T, Verdict>;
 
 impl<'a> Walk<'a> {
     fn new(bytes: &'a [u8], is_page: bool) -> Self {
-        Self { bytes, page_len: 0, stored_len: 0, dictionary_entries: 0, values: 0, is_page }
+        Self { bytes, page_len: 0, stored_len: 0, dictionary_entries: 0, values: 0, definitions_len: 0, repetitions_len: 0, is_plain: false, is_page }
     }
 
     fn structure(&mut self, fields: Fields, place: Place, depth: usize) -> Step<()> {
@@ -170,7 +177,13 @@ impl<'a> Walk<'a> {
             return Err(Verdict::UnsupportedField);
         }
         match wire {
-            1 | 2 => Ok(()),
+            1 | 2 => {
+                // Whether a page of version 2 is compressed.
+                if (place.level, place.parent, place.id) == (2, 8, 7) {
+                    self.is_plain = wire == 2;
+                }
+                Ok(())
+            }
             3 => self.skip(1),
             4..=6 => match self.varint()? {
                 number if expected.allows_number(number) => self.note(place, number),
@@ -183,7 +196,13 @@ impl<'a> Walk<'a> {
             }
             9 | 10 => self.list(expected, place, depth),
             11 => self.map(place, depth),
-            12 => self.structure(expected.fields(), place, depth),
+            12 => {
+                // Of two descriptions of a page, the decoder takes the last.
+                if (place.level, place.id) == (1, 8) {
+                    (self.definitions_len, self.repetitions_len, self.is_plain) = (0, 0, false);
+                }
+                self.structure(expected.fields(), place, depth)
+            }
             13 => self.skip(16),
             _ => Err(Verdict::Harmless),
         }
@@ -227,6 +246,8 @@ impl<'a> Walk<'a> {
             (1, _, 3) => &mut self.stored_len,
             (2, 7, 1) => &mut self.dictionary_entries,
             (2, 5 | 8, 1) => &mut self.values,
+            (2, 8, 5) => &mut self.definitions_len,
+            (2, 8, 6) => &mut self.repetitions_len,
             _ => return Ok(()),
         };
         // The decoder truncates numbers to 32 bits.
@@ -325,6 +346,22 @@ mod tests {
         let page = [0x15, 0, 0x15, 20, 0x15, 20, 0x2c, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c, 0x36, 0, 0x28, 1, b'x', 0x21, 0x11, 0, 0, 0];
         assert_eq!(verdict_of_page(&page), Verdict::Harmless);
         assert_eq!(verdict_of_page(&[0x15, 0, 0x18, 1, b'x', 0]), Verdict::UnsupportedField);
+    }
+
+    #[test]
+    fn levels_of_version_2_and_pages_that_are_not_compressed_are_known() {
+        let page =
+            |fields: &[u8]| [&[0x15, 6, 0x15, 20, 0x15, 20, 0x5c, 0x15, 4, 0x15, 0, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 4][..], fields, &[0]].concat();
+        let plain_len = |bytes: &[u8]| {
+            let (verdict, facts) = judge_page_header(bytes);
+            assert_eq!((verdict, facts.page_len, facts.values), (Verdict::Harmless, 10, 2));
+            facts.plain_len
+        };
+        assert_eq!(plain_len(&page(&[0])), 5);
+        assert_eq!(plain_len(&page(&[0x11, 0])), 5);
+        assert_eq!(plain_len(&page(&[0x12, 0])), u64::MAX);
+        // Described once more: two values, nothing else.
+        assert_eq!(plain_len(&page(&[0x12, 0, 0x0c, 0x10, 0x15, 4, 0])), 0);
     }
 
     /// Found by fuzzing: eight gigabytes for a dictionary of a few bytes.
