@@ -52,6 +52,8 @@ struct Place {
     store: Arc<RemoteStore>,
     path: String,
     key: Path,
+    /// The part of the path before the key.
+    root: String,
     /// Whether the store can list directories.
     is_listed: bool,
 }
@@ -61,7 +63,7 @@ impl Place {
         let path = path.trim_end_matches('/');
         let location = Location::parse(path).map_err(io::Error::other)?;
         let (key, is_listed) = (location.object().map_err(io::Error::other)?, location.service != Service::Http);
-        Ok(Self { store: registry::remote_store(path).map_err(io::Error::other)?, path: path.to_owned(), key, is_listed })
+        Ok(Self { store: registry::remote_store(path).map_err(io::Error::other)?, root: location.root, path: path.to_owned(), key, is_listed })
     }
 
     fn beside(&self, name: &str) -> io::Result<Self> {
@@ -310,6 +312,10 @@ impl Disk for RemoteDisk {
         Place::of(path)?.remove()
     }
 
+        // The store would copy the object to a key in its own bucket.
+        if from.root != to.root {
+            return Err(ErrorKind::CrossesDevices.into());
+        }
     fn remove_empty_directory(&self, directory: &str) -> io::Result<bool> {
         let place = Place::of(directory)?;
         place.beside(TOMBSTONE)?.put(&Bytes::new())?;
@@ -385,5 +391,11 @@ mod tests {
         };
         assert!(names(&["a/out/"], &[]).is_empty());
         assert_eq!(names(&["a/out/", "a/out/out", "a/out/.directory", "a/out/x.removed"], &["a/out/x/", "a/out/y/"]), ["out", "y"]);
+    #[test]
+    fn rename_into_another_bucket_is_refused_before_any_request() {
+        let error = RemoteDisk::default().rename("s3://one-of-a-test/a", "s3://two-of-a-test/a").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CrossesDevices);
+    }
+
     }
 }
