@@ -13,6 +13,8 @@ import shardmill as sm
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 from shardmill.view import Session, Source, ViewServer
 
+from .fault_proxy import Fault
+
 KINDS = ["parquet", "jsonl", "webdataset", "arrayrecord", "mds"]
 
 
@@ -320,3 +322,41 @@ def test_the_cache_is_where_and_as_large_as_people_write_it(tables, server, tmp_
     for wrong in ({"cache_dir": True}, {"cache_dir": "s3://x/y"}, {"cache_dir": ""}, {"cache_bytes": "ten"}, {1: 2}):
         with pytest.raises((ValueError, TypeError)):
             sm.Dataset(f"{tables}/in", storage_options={**options, **wrong})
+
+
+#: How S3 refuses to copy an object of more than 5 GiB.
+COPIES_NONE = Fault(
+    kind="error",
+    status=400,
+    code="InvalidRequest",
+    message="The specified copy source is larger than the maximum allowable size for a copy source: 5368709120",
+    operations=("CopyObject",),
+)
+
+
+def test_job_commits_outputs_that_the_store_refuses_to_copy(tables, server, proxy):
+    sm.storage.configure(tables, server.storage_options(endpoint=proxy.endpoint))
+    proxy.faults(COPIES_NONE)
+    Pipeline(
+        source=TableSource(f"{tables}/in"),
+        sink=ParquetSink(f"{tables}/out"),
+        checkpoint={"path": f"{tables}/state", "id_column": "id"},
+    ).run(progress=False)
+    assert proxy.given()[0] > 0
+    assert sorted(row["id"] for row in sm.Dataset(f"{tables}/out")) == list(range(300))
+
+
+def test_appended_upload_gets_the_number_that_is_free_when_it_ends_and_leaves_no_other_name(bucket, server, proxy):
+    out = f"s3://{bucket.name}/out"
+    sm.storage.configure(out, server.storage_options(endpoint=proxy.endpoint))
+    write(out, range(3), "parquet")
+    write(out, range(3, 6), "parquet", mode="append")
+    proxy.faults(COPIES_NONE)
+    with sm.Writer(out, format="parquet", mode="append", compression="none") as writer:
+        writer.write_batch({"txt": ["x" * (20 << 20)]})
+        (bucket.directory / "out/part-00001.parquet").unlink()
+    assert sorted(path.name for path in (bucket.directory / "out").iterdir()) == [
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
+    assert texts(out) == [*expected(range(3)), "x" * (20 << 20)]

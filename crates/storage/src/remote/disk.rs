@@ -9,11 +9,13 @@
 use super::failure::{Operation, error_of};
 use super::location::Location;
 use super::registry;
+use super::retry::{Cause, cause_of};
 use super::runtime;
 use super::service::Service;
+use super::staged::copy_through;
 use super::store::RemoteStore;
 use super::token::{Token, head_only};
-use crate::{Disk, Locked};
+use crate::{Disk, Locked, Replace};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
@@ -50,10 +52,10 @@ impl RemoteDisk {
 /// A store and a key in it.
 struct Place {
     store: Arc<RemoteStore>,
-    path: String,
-    key: Path,
     /// The part of the path before the key.
     root: String,
+    path: String,
+    key: Path,
     /// Whether the store can list directories.
     is_listed: bool,
 }
@@ -96,8 +98,7 @@ impl Place {
     }
 
     fn failed(&self, error: &object_store::Error) -> io::Error {
-        let error = error_of(error, &self.path, Operation::Writing, &self.store.options);
-        io::Error::new(error.io_kind().unwrap_or(ErrorKind::Other), Told(error))
+        told(error_of(error, &self.path, Operation::Writing, &self.store.options))
     }
 
     fn some<T>(&self, answer: io::Result<object_store::Result<T>>) -> io::Result<Option<T>> {
@@ -246,6 +247,15 @@ impl std::fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
+fn told(error: crate::Error) -> io::Error {
+    io::Error::new(error.io_kind().unwrap_or(ErrorKind::Other), Told(error))
+}
+
+/// Whether the reason may be the size of the object.
+fn is_uncopied(error: &object_store::Error) -> bool {
+    matches!(cause_of(error), Some(Cause::Status { code: Some(code), .. }) if matches!(code.as_str(), "InvalidRequest" | "EntityTooLarge"))
+}
+
 impl Disk for RemoteDisk {
     fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
         Ok(Place::of(path)?.get()?.map(Vec::from))
@@ -302,8 +312,15 @@ impl Disk for RemoteDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let (from, to) = (Place::of(from)?, Place::of(to)?);
+        // The store would copy the object to a key in its own bucket.
+        if from.root != to.root {
+            return Err(ErrorKind::CrossesDevices.into());
+        }
         let objects = from.objects()?;
-        from.some(from.asked_anyway(|| objects.copy(&from.key, &to.key)))?.ok_or(ErrorKind::NotFound)?;
+        match from.asked_anyway(|| objects.copy(&from.key, &to.key))? {
+            Err(error) if is_uncopied(&error) => copy_through(&from.store, &from.path, &to.path, Replace::Atomically).map_err(told)?,
+            copied => from.some(Ok(copied))?.ok_or(ErrorKind::NotFound)?,
+        }
         to.store.forget(&to.key);
         from.remove()
     }
@@ -312,10 +329,6 @@ impl Disk for RemoteDisk {
         Place::of(path)?.remove()
     }
 
-        // The store would copy the object to a key in its own bucket.
-        if from.root != to.root {
-            return Err(ErrorKind::CrossesDevices.into());
-        }
     fn remove_empty_directory(&self, directory: &str) -> io::Result<bool> {
         let place = Place::of(directory)?;
         place.beside(TOMBSTONE)?.put(&Bytes::new())?;
@@ -379,6 +392,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rename_into_another_bucket_is_refused_before_any_request() {
+        let error = RemoteDisk::default().rename("s3://one-of-a-test/a", "s3://two-of-a-test/a").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CrossesDevices);
+    }
+
+    #[test]
     fn directory_that_a_console_made_is_empty_and_removed_ones_are_not_in_it() {
         let object = |key: &str| {
             let location = Path::parse(key).unwrap();
@@ -391,11 +410,5 @@ mod tests {
         };
         assert!(names(&["a/out/"], &[]).is_empty());
         assert_eq!(names(&["a/out/", "a/out/out", "a/out/.directory", "a/out/x.removed"], &["a/out/x/", "a/out/y/"]), ["out", "y"]);
-    #[test]
-    fn rename_into_another_bucket_is_refused_before_any_request() {
-        let error = RemoteDisk::default().rename("s3://one-of-a-test/a", "s3://two-of-a-test/a").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::CrossesDevices);
-    }
-
     }
 }

@@ -5,6 +5,7 @@
 
 use super::failure::{Operation, failed};
 use super::fetch::{self, Failure};
+use super::location::Location;
 use super::runtime;
 use super::store::RemoteStore;
 use super::version::Version;
@@ -87,6 +88,22 @@ impl Window {
 }
 
 impl RemoteObject {
+    /// # Errors
+    /// [`Error::NotFound`]; when the store rejects the request.
+    pub(super) fn open(store: &Arc<RemoteStore>, path: &str, tail_bytes: u64) -> Result<Self> {
+        let key = Location::parse(path)?.object()?;
+        if key.as_ref().is_empty() {
+            return Err(Error::NotFound { path: path.to_owned() });
+        }
+        if let Some(meta) = store.listed(key.as_ref()) {
+            return Self::new(Arc::clone(store), path, key, Version::of(&meta), Bytes::new());
+        }
+        let answer = runtime::wait(fetch::tail(store.client()?, &key, tail_bytes, store.patience()))
+            .map_err(|source| failed(path.to_owned(), Operation::Opening, source))?;
+        let (meta, tail) = answer.map_err(|failure| failure.error(path, Operation::Opening, &store.options))?;
+        Self::new(Arc::clone(store), path, key, Version::of(&meta), tail)
+    }
+
     pub(super) fn new(store: Arc<RemoteStore>, path: &str, key: Path, version: Version, tail: Bytes) -> Result<Self> {
         let start = version.size.saturating_sub(tail.len() as u64);
         // A server without ranges has already sent the whole file.

@@ -1,16 +1,11 @@
 //! The store of one root, as used by the readers and writers of this workspace: open objects, listings, and uploads.
 
-use super::failure::{Operation, failed};
-use super::fetch;
 use super::location::Location;
 use super::object::{RemoteObject, TAIL};
-use super::runtime;
 use super::service::Service;
 use super::staged::RemoteStaged;
 use super::store::RemoteStore;
-use super::version::Version;
 use crate::{Error, RangeRead, Result, Staged, Store, Unpublished};
-use bytes::Bytes;
 use glob::Pattern;
 use object_store::ObjectMeta;
 use std::collections::HashSet;
@@ -20,30 +15,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Shared(pub(crate) Arc<RemoteStore>);
 
-impl Shared {
-    fn opened(&self, path: &str, tail_bytes: u64) -> Result<RemoteObject> {
-        let store = Arc::clone(&self.0);
-        let key = Location::parse(path)?.object()?;
-        if key.as_ref().is_empty() {
-            return Err(Error::NotFound { path: path.to_owned() });
-        }
-        if let Some(meta) = store.listed(key.as_ref()) {
-            return RemoteObject::new(store, path, key, Version::of(&meta), Bytes::new());
-        }
-        let answer = runtime::wait(fetch::tail(store.client()?, &key, tail_bytes, store.patience()))
-            .map_err(|source| failed(path.to_owned(), Operation::Opening, source))?;
-        let (meta, tail) = answer.map_err(|failure| failure.error(path, Operation::Opening, &self.0.options))?;
-        RemoteObject::new(store, path, key, Version::of(&meta), tail)
-    }
-}
-
 impl Store for Shared {
     fn open(&self, path: &str) -> Result<Arc<dyn RangeRead>> {
-        Ok(Arc::new(self.opened(path, TAIL)?))
+        Ok(Arc::new(RemoteObject::open(&self.0, path, TAIL)?))
     }
 
     fn open_with_tail(&self, path: &str, tail_bytes: u64) -> Result<Arc<dyn RangeRead>> {
-        Ok(Arc::new(self.opened(path, tail_bytes)?))
+        Ok(Arc::new(RemoteObject::open(&self.0, path, tail_bytes)?))
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>> {

@@ -5,11 +5,12 @@
 
 use super::failure::{Operation, error_of, failed};
 use super::location::Location;
+use super::object::RemoteObject;
 use super::retry::is_transient;
 use super::runtime;
 use super::store::RemoteStore;
 use super::token::{Token, head_only};
-use crate::{Error, Replace, Result, Sealed, Staged, Unpublished};
+use crate::{Error, RangeRead, Replace, Result, Sealed, Staged, Unpublished};
 use bytes::BytesMut;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
@@ -27,6 +28,8 @@ const PARTS_OF_A_SIZE: usize = 1000;
 const MOST_DOUBLINGS: usize = 8;
 /// Delay before a part is sent again.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Read at once by a copy, with several concurrent requests.
+const COPIED_AT_ONCE: u64 = 32 << 20;
 /// Concurrent uploads of parts.
 const MAX_UNDER_WAY: usize = 4;
 
@@ -215,6 +218,24 @@ impl RemoteStaged {
     }
 }
 
+/// Creates the object `to` with the content of `from`, through this process: S3 copies at most 5 GiB, and replaces an existing object.
+///
+/// # Errors
+/// [`Error::NotFound`] when there is no object `from`; as [`Staged::publish`].
+pub(super) fn copy_through(store: &Arc<RemoteStore>, from: &str, to: &str, replace: Replace) -> Result<()> {
+    let source = RemoteObject::open(store, from, 0)?;
+    let mut copy = Box::new(RemoteStaged::start(Arc::clone(store), to, None, &Unpublished::default())?);
+    let mut start = 0;
+    while start < source.size() {
+        let range = start..source.size().min(start + COPIED_AT_ONCE);
+        start = range.end;
+        for bytes in source.read_ranges(&[range])? {
+            copy.write_all(&bytes).map_err(|error| failed(to.to_owned(), Operation::Writing, error))?;
+        }
+    }
+    copy.publish(replace)
+}
+
 fn len_of_part(number: usize) -> usize {
     PART << (number / PARTS_OF_A_SIZE).min(MOST_DOUBLINGS)
 }
@@ -270,17 +291,16 @@ impl Staged for RemoteStaged {
             (self.key, self.path) = (target_key, target);
             return self.complete(replace);
         }
-        // An upload has its key from the start; for another key the store copies the object. An existing object with that key must stay.
-        let key = self.key.clone();
+        // An upload has its key from the start, where an existing object must stay; another key gets a copy.
+        let first = self.hidden.clone().unwrap_or_else(|| self.path.clone());
         self.complete(Replace::Never)?;
-        let store = Arc::clone(&self.store);
-        let client = store.client()?;
-        if replace == Replace::Never && runtime::wait(client.objects.head(&target_key)).is_ok_and(|answer| answer.is_ok()) {
-            return Err(Error::AlreadyExists { path: target });
+        let copied = copy_through(&self.store, &first, &target, replace);
+        let client = self.store.client()?;
+        match self.wait(Operation::Publishing, || client.objects.delete(&self.key)) {
+            // A request whose response was lost is repeated.
+            Err(Error::NotFound { .. }) => copied,
+            removed => copied.and(removed),
         }
-        self.wait(Operation::Publishing, || client.objects.copy(&key, &target_key))?;
-        store.forget(&target_key);
-        self.wait(Operation::Publishing, || client.objects.delete(&key))
     }
 }
 
