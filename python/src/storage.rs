@@ -140,6 +140,12 @@ fn names(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     Ok(listening(py, || RemoteDisk::default().list(path))??)
 }
 
+/// Names directly below a path of a store, each with the size of its object and the mark of its version.
+#[pyfunction]
+fn versions(py: Python<'_>, path: &str) -> PyResult<Vec<(String, u64, String)>> {
+    Ok(listening(py, || RemoteDisk::default().versions(path))??)
+}
+
 /// The size of an object; `None` if it does not exist.
 #[pyfunction]
 fn size(py: Python<'_>, path: &str) -> PyResult<Option<u64>> {
@@ -180,5 +186,6 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(resolved_path, &module)?)?;
     module.add_function(wrap_pyfunction!(size, &module)?)?;
     module.add_function(wrap_pyfunction!(request_counts, &module)?)?;
+    module.add_function(wrap_pyfunction!(versions, &module)?)?;
     module.add_function(wrap_pyfunction!(without_secrets, &module)?)
 }

@@ -324,6 +324,18 @@ def test_the_cache_is_where_and_as_large_as_people_write_it(tables, server, tmp_
             sm.Dataset(f"{tables}/in", storage_options={**options, **wrong})
 
 
+def test_writer_that_overwrites_shards_that_another_one_has_replaced_meanwhile_fails(root):
+    out = f"{root}/out"
+    write(out, range(3), "parquet")
+    writers = [sm.Writer(out, format="parquet", mode="overwrite") for _ in range(2)]
+    for number, writer in enumerate(writers):
+        writer.write({"txt": f"writer {number}"})
+    writers[0].close()
+    with pytest.raises(FileExistsError, match="another writer wrote them in the meantime"):
+        writers[1].close()
+    assert texts(out) == ["writer 0"]
+
+
 #: How S3 refuses to copy an object of more than 5 GiB.
 COPIES_NONE = Fault(
     kind="error",

@@ -127,7 +127,7 @@ class OutputDirectory:
             except OSError:
                 return
 
-    def data_files(self) -> dict[str, tuple[int, int]]:
+    def data_files(self) -> dict[str, tuple[int, int | str]]:
         """Return the data files of the directory, each with what identifies its version."""
         if self._is_file or not Path(self._out).is_dir():
             return {}
@@ -187,11 +187,13 @@ class OutputBucket(OutputDirectory):
                 "hint: write again, or use a separate path for each writer and call sm.merge"
             ) from error
 
-    def data_files(self) -> dict[str, tuple[int, int]]:
-        """Return the data files directly below the path."""
+    def data_files(self) -> dict[str, tuple[int, int | str]]:
+        """Return the data files directly below the path, each with what identifies its version."""
         if self._is_file:
             return {}
-        return {f"{self._out}/{name}": (0, 0) for name in storage.names(self._out) if _is_data(name)}
+        return {
+            f"{self._out}/{name}": (size, mark) for name, size, mark in storage.versions(self._out) if _is_data(name)
+        }
 
 
 def check_target(out: str, *, is_file: bool, mode: Mode, shard_bytes: object, index: object) -> None:

@@ -15,11 +15,13 @@ use super::service::Service;
 use super::staged::copy_through;
 use super::store::RemoteStore;
 use super::token::{Token, head_only};
+use super::version::Version;
 use crate::{Disk, Locked, Replace};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{GetResult, ListResult, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion};
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -46,6 +48,21 @@ impl RemoteDisk {
             None => place.put_new(&content),
             Some(known) => place.put_over(known, &content),
         }
+    }
+
+    /// The names of [`Disk::list`], each with the size of its object and the mark of its version; both are empty for a directory.
+    ///
+    /// # Errors
+    /// As [`Disk::list`].
+    pub fn versions(&self, directory: &str) -> io::Result<Vec<(String, u64, String)>> {
+        let place = Place::of(directory)?;
+        let Some(listed) = place.listed()? else { return Ok(Vec::new()) };
+        let known: HashMap<&str, Version> = listed.objects.iter().filter_map(|meta| Some((meta.location.filename()?, Version::of(meta)))).collect();
+        let with_version = |name: String| {
+            let (size, mark) = known.get(name.as_str()).map(|version| (version.size, version.mark())).unwrap_or_default();
+            (name, size, mark)
+        };
+        Ok(names_in(&place.key, &listed).into_iter().map(with_version).collect())
     }
 }
 
@@ -190,15 +207,18 @@ impl Place {
         self.some(answer).map(drop)
     }
 
-    /// Names in the directory, without its marker.
-    fn names(&self) -> io::Result<Vec<String>> {
+    /// What is in the directory; `None` if the store knows no such directory.
+    fn listed(&self) -> io::Result<Option<ListResult>> {
         if !self.is_listed {
             return Err(io::Error::new(ErrorKind::Unsupported, format!("`{}` is on an HTTP server, which cannot be listed", self.path)));
         }
         let objects = self.objects()?;
-        let listed = self.some(self.asked(|| objects.list_with_delimiter(Some(&self.key))))?;
-        let Some(listed) = listed else { return Ok(Vec::new()) };
-        Ok(names_in(&self.key, &listed))
+        self.some(self.asked(|| objects.list_with_delimiter(Some(&self.key))))
+    }
+
+    /// Names in the directory, without its marker.
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.listed()?.map(|listed| names_in(&self.key, &listed)).unwrap_or_default())
     }
 
     fn is_removed(&self) -> io::Result<bool> {
