@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -194,3 +195,30 @@ def test_done_list_that_was_written_anew_with_the_same_size_is_another_list(buck
         pipeline_of(bucket, checkpoint, [], out=f"out-{number}").run(progress=False)
         assert sorted(row["id"] for row in sm.Dataset(f"{root}/out-{number}")) == sorted(set(IDS) - set(ids))
     assert len(sizes) == 1
+
+
+def test_lease_that_is_removed_during_its_heartbeat_does_not_come_back(bucket, server, proxy, tmp_path):
+    write_input(tmp_path / "in")
+    bucket.publish("in", tmp_path / "in")
+    job = Start(Place(f"s3://{bucket.name}", bucket.directory, server.storage_options(endpoint=proxy.endpoint)))
+
+    def wait_for(operation: str) -> None:
+        deadline = time.monotonic() + HANGS_S
+        while not any(each["operation"] == operation and "/lease/" in each["target"] for each in proxy.requests()):
+            assert time.monotonic() < deadline, f"the heartbeat sends no {operation}"
+            time.sleep(0.05)
+        # The server has done what was asked.
+        time.sleep(0.3)
+
+    try:
+        job.tell()
+        assert job.line() == {"is": "working"}
+        proxy.forget()
+        proxy.faults(Fault(kind="latency", operations=("GetObject",), target="/lease/", delay_s=1))
+        wait_for("GetObject")
+        (lease,) = bucket.directory.glob("state/*/lease/0*")
+        lease.unlink()
+        wait_for("PutObject")
+        assert not lease.exists()
+    finally:
+        job.end()

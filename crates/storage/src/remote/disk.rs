@@ -170,15 +170,27 @@ impl Place {
         }
     }
 
-    /// Returns whether the object was replaced; false when its content is not `known`.
-    fn put_over(&self, known: &[u8], content: &Bytes) -> io::Result<bool> {
+    /// The version of the object and its content, if it exists.
+    fn current(&self) -> io::Result<Option<(UpdateVersion, Bytes)>> {
         let objects = self.objects()?;
-        let there = self.some(self.asked(|| async {
+        self.some(self.asked(|| async {
             let answer: GetResult = objects.get(&self.key).await?;
             let version = UpdateVersion { e_tag: answer.meta.e_tag.clone(), version: answer.meta.version.clone() };
             Ok((version, answer.bytes().await?))
-        }))?;
-        let Some((version, _)) = there.filter(|(_, bytes)| bytes == known) else { return Ok(false) };
+        }))
+    }
+
+    /// Returns whether the object was replaced; false when its content is not `known`.
+    fn put_over(&self, known: &[u8], content: &Bytes) -> io::Result<bool> {
+        match self.current()?.filter(|(_, bytes)| bytes == known) {
+            Some((version, _)) => self.put_at(version, content),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns whether the object was replaced; false when it is missing or has another version.
+    fn put_at(&self, version: UpdateVersion, content: &Bytes) -> io::Result<bool> {
+        let objects = self.objects()?;
         let token = Token::new();
         let options = PutOptions { mode: PutMode::Update(version), attributes: token.attributes(), ..PutOptions::default() };
         let answer = self.asked(|| objects.put_opts(&self.key, PutPayload::from(content.clone()), options.clone()))?;
@@ -397,8 +409,9 @@ impl Disk for RemoteDisk {
 
     fn touch(&self, path: &str) -> io::Result<()> {
         let place = Place::of(path)?;
-        let content = place.get()?.ok_or(ErrorKind::NotFound)?;
-        place.put(&content)
+        let (version, content) = place.current()?.ok_or(ErrorKind::NotFound)?;
+        // An unconditional put would bring back an object that another process removes in between.
+        if place.put_at(version, &content)? { Ok(()) } else { Err(ErrorKind::NotFound.into()) }
     }
 
     fn age(&self, path: &str) -> io::Result<Option<Duration>> {
