@@ -267,3 +267,15 @@ def test_values_of_one_kind_come_back_as_they_were(tmp_path_factory: pytest.Temp
     with sm.Writer(out, format="parquet") as writer:
         writer.write_rows({"x": value} for value in values)
     assert [row["x"] for row in sm.Dataset(out)] == values
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl", "webdataset", "mds"])
+def test_two_columns_of_one_name_are_refused_before_anything_is_written(tmp_path: Path, format: str) -> None:
+    table = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["a", "a"])
+    for options in ({}, {"columns": ["a"]}):
+        with (
+            pytest.raises(sm.FormatError, match="two columns have the name 'a'"),
+            sm.Writer(tmp_path / "out", format=format, **options) as writer,
+        ):
+            writer.write_batch(table)
+    assert list(tmp_path.iterdir()) == []

@@ -64,14 +64,14 @@ class RowBatches:
         """Schema of all batches, as far as it is known; its columns are ``columns``, in this order."""
         if self._schema is None and self._given is not None:
             self._schema = _pyarrow().schema(self._given)
-            refuse_nul(self._schema)
+            refuse_names(self._schema)
         return self._schema
 
     def learn(self, schema: Any) -> None:
         """Use the schema of Arrow input, unless a schema is known."""
         if self.schema is None:
             known = _pyarrow().schema(schema)
-            refuse_nul(known)
+            refuse_names(known)
             self._schema = known if self._columns is None else _selected(known, self._columns)
 
     def learn_plain(self, rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -94,7 +94,7 @@ class RowBatches:
                 return False
             fields.append(arrow.field(name, getattr(arrow, plain)()))
         known = arrow.schema(fields)
-        refuse_nul(known)
+        refuse_names(known)
         self._schema = known
         return True
 
@@ -291,7 +291,7 @@ class RowBatches:
                 for name, array in zip(names, arrays, strict=True)
             ]
             self._schema = schema = arrow.schema(fields)
-            refuse_nul(schema)
+            refuse_names(schema)
         if any(isinstance(array, arrow.ChunkedArray) for array in arrays):
             return arrow.Table.from_arrays(arrays, schema=schema)
         return arrow.RecordBatch.from_arrays(arrays, schema=schema)
@@ -323,12 +323,18 @@ def column_values(name: str, values: Any) -> Any:
     return values
 
 
-def refuse_nul(schema: Any) -> None:
-    """Reject names of columns and nested fields that contain NUL; the Arrow C interface would truncate them.
+def refuse_names(schema: Any) -> None:
+    """Reject a name of two columns, which are selected by name, and names of columns and nested fields that contain NUL.
+
+    The Arrow C interface would truncate the latter.
 
     Raises:
         ValueError: If the schema has such a name.
     """
+    names = schema.names
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise FormatError(f"two columns have the name {twice!r}\nhint: rename one of them")
     told = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
     if "\0" in told:
         line = next(line for line in told.splitlines() if "\0" in line)

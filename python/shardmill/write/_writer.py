@@ -24,7 +24,7 @@ from shardmill.write._index import WrittenIndex
 from shardmill.write._metrics import WriterMetrics
 from shardmill.write._output import Mode, check_target, output_of
 from shardmill.write._records import Records
-from shardmill.write._row_batches import RowBatches, column_values, refuse_nul
+from shardmill.write._row_batches import RowBatches, column_values, refuse_names
 
 #: Number of single rows from which column types are inferred, and their approximate size: enough that a value that is usually missing is found.
 _FIRST_ROWS = 1024
@@ -416,7 +416,7 @@ class Writer:
     def _write_stream(self, data: Any) -> None:
         schema, parts = arrow_stream(data)
         if schema is not None:
-            refuse_nul(schema)
+            refuse_names(schema)
             if self._format != "arrayrecord":
                 self._batches.learn(schema)
         for part in parts:
