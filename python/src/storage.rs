@@ -140,7 +140,7 @@ fn names(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     Ok(listening(py, || RemoteDisk::default().list(path))??)
 }
 
-/// Names directly below a path of a store, each with the size of its object and the mark of its version.
+/// The objects directly below a path of a store, each with its name, its size and the mark of its version.
 #[pyfunction]
 fn versions(py: Python<'_>, path: &str) -> PyResult<Vec<(String, u64, String)>> {
     Ok(listening(py, || RemoteDisk::default().versions(path))??)

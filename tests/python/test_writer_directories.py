@@ -83,6 +83,13 @@ def test_two_appending_writers_end_with_shards_of_their_own(tmp_path: Path, form
         assert listed(tmp_path) == shard_names(format, 2)
 
 
+def test_directory_with_the_name_of_a_data_file_is_kept_by_overwrite(tmp_path: Path) -> None:
+    (tmp_path / "table.parquet").mkdir()
+    written(tmp_path, "jsonl", "a")
+    written(tmp_path, "jsonl", "b", mode="overwrite")
+    assert names(tmp_path) == [*shard_names("jsonl", 1), "table.parquet"]
+
+
 @pytest.mark.parametrize("mode", ["error", "overwrite"])
 @pytest.mark.parametrize("format", FORMATS)
 def test_of_two_writers_that_want_the_directory_the_later_is_refused(tmp_path: Path, format: str, mode: str) -> None:

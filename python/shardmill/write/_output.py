@@ -132,7 +132,8 @@ class OutputDirectory:
         if self._is_file or not Path(self._out).is_dir():
             return {}
         entries = sorted(
-            (entry for entry in os.scandir(self._out) if _is_data(entry.name)), key=lambda entry: entry.name
+            (entry for entry in os.scandir(self._out) if _is_data(entry.name) and not entry.is_dir()),
+            key=lambda entry: entry.name,
         )
         return {entry.path: (entry.inode(), entry.stat(follow_symlinks=False).st_mtime_ns) for entry in entries}
 

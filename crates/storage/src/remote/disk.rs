@@ -50,7 +50,7 @@ impl RemoteDisk {
         }
     }
 
-    /// The names of [`Disk::list`], each with the size of its object and the mark of its version; both are empty for a directory.
+    /// The objects directly in a directory, each with its name, its size and the mark of its version.
     ///
     /// # Errors
     /// As [`Disk::list`].
@@ -59,10 +59,10 @@ impl RemoteDisk {
         let Some(listed) = place.listed()? else { return Ok(Vec::new()) };
         let known: HashMap<&str, Version> = listed.objects.iter().filter_map(|meta| Some((meta.location.filename()?, Version::of(meta)))).collect();
         let with_version = |name: String| {
-            let (size, mark) = known.get(name.as_str()).map(|version| (version.size, version.mark())).unwrap_or_default();
-            (name, size, mark)
+            let version = known.get(name.as_str())?;
+            Some((name, version.size, version.mark()))
         };
-        Ok(names_in(&place.key, &listed).into_iter().map(with_version).collect())
+        Ok(names_in(&place.key, &listed).into_iter().filter_map(with_version).collect())
     }
 }
 
