@@ -356,3 +356,16 @@ def test_types_of_first_rows_are_those_of_pyarrow(tmp_path: Path, values: list) 
     found = pq.read_table(tmp_path / "rows.parquet")
     assert found.schema.types == expected.schema.types
     assert found.to_pylist() == expected.to_pylist()
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl", "webdataset", "mds"])
+def test_later_rows_may_have_more_distinct_values_than_the_keys_of_the_first_ones_can_index(
+    tmp_path: Path, format: str
+) -> None:
+    few, many = (pa.array([f"{count} {number}" for number in range(count)]) for count in (100, 300))
+    first = pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), few)
+    with sm.Writer(tmp_path / "out", format=format) as writer:
+        for array in (first, pa.DictionaryArray.from_arrays(pa.array(range(300), pa.int16()), many), many):
+            writer.write_batch(pa.table({"txt": array}))
+    expected = [*few.to_pylist(), *many.to_pylist(), *many.to_pylist()]
+    assert [row["txt"] for row in sm.Dataset(tmp_path / "out")] == expected

@@ -19,6 +19,18 @@ fn missing(column: &str, schema: &SchemaRef) -> Error {
     Error::MissingColumn { column: column.to_owned(), columns: names.join(", ") }
 }
 
+/// With keys of dictionaries that have at least 32 bits: later rows may have more distinct values than the keys of the first ones can index.
+pub(crate) fn with_wide_keys(schema: &Schema) -> SchemaRef {
+    let wide = |field: &FieldRef| match field.data_type() {
+        DataType::Dictionary(key, values) if key.primitive_width().is_some_and(|bytes| bytes < 4) => {
+            Arc::new(Field::clone(field).with_data_type(DataType::Dictionary(Box::new(DataType::Int32), values.clone())))
+        }
+        _ => Arc::clone(field),
+    };
+    let fields: Vec<FieldRef> = schema.fields().iter().map(wide).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
 /// Converts columns to the layout that `known` has for the same values: libraries differ in that of strings, for example. Other types are left as they
 /// are.
 pub(crate) fn in_layout_of(known: &Schema, rows: &RecordBatch) -> Result<RecordBatch> {

@@ -1,7 +1,7 @@
 //! Writes rows to one file, or to numbered files of a directory. All of them get their names at the end, or none; if they replace files, an error may
 //! leave some of them.
 
-use crate::columns::{in_layout_of, select};
+use crate::columns::{in_layout_of, select, with_wide_keys};
 use crate::compressed::FileCompression;
 use crate::file_set::FileSet;
 use crate::framed::{FramedFiles, Framing};
@@ -154,7 +154,7 @@ impl Shards {
             }
             None => rows,
         };
-        let rows = in_layout_of(self.schema.get_or_insert_with(|| rows.schema()), rows)?;
+        let rows = in_layout_of(self.schema.get_or_insert_with(|| with_wide_keys(&rows.schema())), rows)?;
         let result = self.files.write(&rows, self.rows, &mut self.pending);
         self.rows += rows.num_rows() as u64;
         self.fail_on_error(result)
