@@ -272,6 +272,13 @@ def test_size_filter_keeps_sizes_in_range_by_their_headers():
             SizeFilter(**options)
 
 
+@pytest.mark.parametrize("options", [{}, {"no_jp2": True}])
+def test_size_filter_reads_the_size_of_jpeg_2000(options):
+    images = [encoded(solid(width, 40), "JPEG2000", **options) for width in (10, 30)]
+    assert judged(SizeFilter(min_side=20), images) == [False, True]
+    assert judged(SizeFilter(max_pixels=1000), images) == [True, False]
+
+
 def test_perceptual_hash_is_that_of_imagehash():
     imagehash = pytest.importorskip("imagehash")
     for seed in range(5):

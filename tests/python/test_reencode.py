@@ -109,7 +109,7 @@ def test_image_in_a_format_that_is_not_decoded_stops_the_run_with_its_place_and_
         None,
         cause,
         "failed to decode image: Payload of `8` bytes is not a recognized image",
-        "failed to decode image: JPEG 2000 is not supported",
+        "failed to decode image: JPEG 2000 is not supported (the size is 40 x 30)",
         "failed to decode image: TGA is not supported",
     ]
 

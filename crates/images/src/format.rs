@@ -13,7 +13,7 @@ pub enum ImageFormat {
     Gif,
     Bmp,
     Avif,
-    /// A format of which only the size is read: HEIC, JPEG XL, PNM, ICO, …
+    /// A format of which only the size is read: HEIC, JPEG XL, JPEG 2000, PNM, ICO, …
     Other,
 }
 
@@ -63,20 +63,24 @@ pub fn sniff(prefix: &[u8]) -> Option<ImageFormat> {
         Some(ImageFormat::Bmp)
     } else if at(4, b"ftyp") && has_avif_brand(prefix) {
         Some(ImageFormat::Avif)
+    } else if is_jpeg2000(prefix) {
+        Some(ImageFormat::Other)
     } else {
         imagesize::image_type(prefix).ok().map(|_| ImageFormat::Other)
     }
 }
 
+/// A file of JPEG 2000, or its bare codestream.
+pub(crate) fn is_jpeg2000(prefix: &[u8]) -> bool {
+    prefix.starts_with(b"\0\0\0\x0cjP  \r\n") || prefix.starts_with(b"\xff\x4f\xff\x51")
+}
+
 /// The name of a format that is not decoded; `None` for formats that are, and for less common ones. A TGA is told by its last bytes.
 #[must_use]
 pub fn unsupported_name(payload: &[u8]) -> Option<&'static str> {
-    // Not even the size of these two is read.
-    if payload.starts_with(b"\0\0\0\x0cjP  \r\n") || payload.starts_with(b"\xff\x4f\xff\x51") {
-        return Some("JPEG 2000");
-    }
     match sniff(payload) {
         Some(ImageFormat::Avif) => Some("AVIF"),
+        Some(ImageFormat::Other) if is_jpeg2000(payload) => Some("JPEG 2000"),
         Some(ImageFormat::Other) if payload.starts_with(b"\xff\x0a") || payload.starts_with(b"\0\0\0\x0cJXL ") => Some("JPEG XL"),
         Some(ImageFormat::Other) if payload.get(4..8) == Some(b"ftyp") => Some("HEIC"),
         Some(ImageFormat::Other) if payload.starts_with(b"8BPS") => Some("PSD"),
@@ -117,6 +121,8 @@ mod tests {
             (b"BM\0\0\0\0\0\0\0\0\0\0\0\0\x28\0\0\0", ImageFormat::Bmp),
             (b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif", ImageFormat::Avif),
             (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", ImageFormat::Other),
+            (b"\0\0\0\x0cjP  \r\n\x87\n", ImageFormat::Other),
+            (b"\xff\x4f\xff\x51\0\x2f\0\0", ImageFormat::Other),
         ] {
             assert_eq!(sniff(bytes), Some(format), "{bytes:?}");
         }

@@ -27,6 +27,8 @@ from shardmill.expressions import Expression, Value, expression_of
 class AspectRatioFilter:
     """Keep images with ``min <= width / height <= max``, according to their headers.
 
+    Images whose size is not known are dropped, and counted as ``image header unreadable``.
+
     Args:
         min: minimum ratio to keep.
         max: maximum ratio to keep.
@@ -51,6 +53,8 @@ class AspectRatioFilter:
 @dataclass(frozen=True)
 class SizeFilter:
     """Keep images that are neither too small nor too large, according to their headers.
+
+    Images whose size is not known are dropped, and counted as ``image header unreadable``.
 
     Args:
         min_side: minimum length of the shorter side, in pixels.

@@ -5,13 +5,14 @@
 
 mod fixed;
 mod jpeg;
+mod jpeg2000;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::format::{ImageFormat, sniff};
+use crate::format::{ImageFormat, is_jpeg2000, sniff};
 use crate::tiff::FirstPage;
 use crate::window::{Progress, Window, clipped, slice};
 use jpeg::JpegWalk;
@@ -151,6 +152,10 @@ impl SizeProbe {
     fn generic(&self, format: ImageFormat, window: Window<'_>) -> Result<ImageSize> {
         let unknown = Error::UnknownSize { format };
         let prefix = window.tail(0).unwrap_or_default();
+        if is_jpeg2000(prefix) {
+            let (width, height) = jpeg2000::size(prefix).ok_or(unknown)?;
+            return ImageSize::new(width, height);
+        }
         let size = imagesize::blob_size(prefix).map_err(|_| unknown.clone())?;
         match (u32::try_from(size.width), u32::try_from(size.height)) {
             (Ok(width), Ok(height)) => ImageSize::new(width, height),

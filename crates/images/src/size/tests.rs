@@ -88,6 +88,19 @@ fn webp_of_all_three_kinds_is_read() {
 }
 
 #[test]
+fn jpeg_2000_states_its_size_in_a_box_and_in_its_codestream() {
+    let mut file = b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14ftypjp2 \0\0\0\0jp2 \0\0\0\x2djp2h\0\0\0\x16ihdr".to_vec();
+    file.extend([200_u32.to_be_bytes(), 300_u32.to_be_bytes()].concat());
+    assert_eq!(image_size(&file), size(300, 200));
+    let mut codestream = b"\xff\x4f\xff\x51\0\x2f\0\0".to_vec();
+    codestream.extend([310_u32, 220, 10, 20].map(u32::to_be_bytes).concat());
+    assert_eq!(image_size(&codestream), size(300, 200));
+    for cut in [&file[..50], &codestream[..20], b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x07free"] {
+        assert_eq!(image_size(cut), Err(Error::UnknownSize { format: ImageFormat::Other }));
+    }
+}
+
+#[test]
 fn zero_sides_are_refused() {
     let gif = b"GIF89a\x05\0\0\0";
     let error = image_size(gif).unwrap_err();

@@ -136,7 +136,7 @@ fn jpeg_with_a_thousand_scans_is_refused() {
 fn causes_name_the_situation() {
     assert_eq!(cause(b""), Cause::UnknownFormat);
     assert_eq!(cause(b"a text"), Cause::UnknownFormat);
-    assert_eq!(cause(b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14ftypjp2 "), Cause::Unsupported);
+    assert_eq!(cause(b"\xff\x4f\xff\x51\0\x2f\0\0\0\0\0\x02\0\0\0\x02\0\0\0\0\0\0\0\0"), Cause::Unsupported);
     assert_eq!(cause(b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif"), Cause::Damaged);
     assert_eq!(cause(&bmp(2, 2, 24, &[0; 8])), Cause::Truncated);
     assert_eq!(cause(&bmp(2, 2, 2, &[0; 8])), Cause::Unsupported);
