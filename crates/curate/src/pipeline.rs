@@ -4,15 +4,16 @@
 //! published all of its files, or the run reports why not.
 
 use crate::checkpoint::{Checkpointing, commit, version_of};
+use crate::chunk::Lineage;
 use crate::locate::{Locator, Shared};
 use crate::materialize::OnMaterializeError;
 use crate::report::SplitReport;
 use crate::schema::SchemaChoice;
-use crate::sink::{Mode, Publishing, Sink, SinkOptions, prepare_output};
+use crate::sink::{Digits, Mode, Publishing, Sink, SinkOptions, prepare_output};
 use crate::source::named_keys::check_keys;
 use crate::source::parquet::{check_fields, read_parquet};
 use crate::source::webdataset::read_webdataset;
-use crate::source::{ErrorBudget, SplitContext};
+use crate::source::{ErrorBudget, SplitContext, split_sources};
 use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext};
 use crate::tables::{self, IdPolicy, TableJob, TableOptions, check_stages};
@@ -225,10 +226,13 @@ impl Pipeline {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(sink.into_buffer());
         drop(slot);
         if let Some(finished) = finished {
-            if attempt.is_none() && self.keeps_output(finished.path(), &report)? {
+            if attempt.is_none() && self.keeps_output(finished.path(), split, &report)? {
                 report.warn("the input could not be read; its earlier output was kept");
             } else {
                 finished.publish(publishing, sink_stage, self.spec.sink.format.stage_name(), &mut report)?;
+                if attempt.is_none() {
+                    self.remove_earlier_batches(split, &report)?;
+                }
             }
         }
         if let Some(attempt) = attempt {
@@ -238,12 +242,41 @@ impl Pipeline {
     }
 
     /// Whether an earlier output stays because its input gave only quarantined items.
-    fn keeps_output(&self, path: &str, report: &SplitReport) -> Result<bool> {
+    fn keeps_output(&self, path: &str, split: &Split, report: &SplitReport) -> Result<bool> {
         if self.spec.sink.mode != Mode::Resume || report.input.samples > 0 || report.quarantined.is_empty() {
             return Ok(false);
         }
-        let failed = |source| shardmill_storage::Error::Stage { path: path.to_owned(), source };
-        Ok(AnyDisk::default().size(path).map_err(failed)?.is_some())
+        Ok(exists(path)? || !self.batches(split)?.is_empty())
+    }
+
+    /// Removes the batches of an earlier run for the same input that this run did not replace: their number, and so their names, follows from its
+    /// content.
+    fn remove_earlier_batches(&self, split: &Split, report: &SplitReport) -> Result<()> {
+        if self.spec.sink.mode != Mode::Resume {
+            return Ok(());
+        }
+        let written: HashSet<&str> = report.outputs.iter().map(|file| file.path.as_str()).collect();
+        // The last one first, so that an interrupted removal leaves no gap that hides the others.
+        self.batches(split)?.iter().rev().filter(|path| !written.contains(path.as_str())).try_for_each(|path| self.remove_earlier(path))
+    }
+
+    /// Existing batches of the input of a split, whichever run wrote them. Not known for several inputs, any of which may be in a batch.
+    fn batches(&self, split: &Split) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        if split.files.len() != 1 {
+            return Ok(found);
+        }
+        let publishing = self.publishing(split, None);
+        for number in std::iter::once(None).chain((0..).map(Some)) {
+            let lineage = Lineage { batch: number.unwrap_or_default(), sources: split_sources(split, &[0], number) };
+            let path = self.spec.sink.file_path(&publishing.stem(&lineage, Digits::Documents));
+            if exists(&path)? {
+                found.push(path);
+            } else if number.is_some() {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     fn run_table_split(&self, split: &Split, options: &TableOptions, slots: &CoreSlots, cancel: &Cancel) -> Result<SplitReport> {
@@ -313,4 +346,9 @@ impl Pipeline {
     fn is_eager(&self) -> bool {
         matches!(&self.spec.source, SourceOptions::WebDataset(options) if options.materialize_on_read)
     }
+}
+
+fn exists(path: &str) -> Result<bool> {
+    let failed = |source| shardmill_storage::Error::Stage { path: path.to_owned(), source };
+    Ok(AnyDisk::default().size(path).map_err(failed)?.is_some())
 }

@@ -47,6 +47,27 @@ def test_limit_of_one_byte_gives_one_document_a_file_named_after_its_own_input(s
     assert [file.name for file in outcome.files] == [name(sources, batch) for batch, sources in enumerate(lineage)]
 
 
+def test_resume_leaves_no_batch_of_an_input_that_changed(shards: Any, out: Any) -> None:
+    target = out()
+    for count in (3, 2, 1, 4):
+        source, paths = shards([5] * count, [5])
+        outcome = curate(source(paths, max_batch_bytes=1), to=target, mode="resume")
+        assert documents_of(outcome) == [[f"d{number}"] for number in range(count + 1)]
+        assert sorted(target.iterdir()) == sorted(outcome.files)
+    outcome = curate(source(paths), to=target, mode="resume")
+    assert sorted(target.iterdir()) == sorted(outcome.files) and len(outcome.files) == 2
+
+
+def test_resume_keeps_the_batches_of_an_input_that_became_unreadable(shards: Any, out: Any) -> None:
+    target = out()
+    source, paths = shards([5, 5])
+    before = curate(source(paths, max_batch_bytes=1), to=target, mode="resume").bytes_of_files()
+    Path(paths[0]).write_bytes(b"neither a tar nor Parquet" * 100)
+    again = curate(source(paths, max_batch_bytes=1), to=target, mode="resume")
+    assert {file.name: file.read_bytes() for file in target.iterdir()} == before and not again.files
+    assert again.report.warnings == {"the input could not be read; its earlier output was kept": 1}
+
+
 def test_batches_hold_whole_documents_up_to_the_limit_and_a_larger_one_alone(shards: Any, out: Any) -> None:
     source, paths = shards([1000, 1000, 1000, 9000, 10, 10])
     outcome = curate(source(paths, max_batch_bytes=4000), to=out())

@@ -78,6 +78,11 @@ pub struct SinkOptions {
 }
 
 impl SinkOptions {
+    /// The path of the document file with this stem.
+    pub(crate) fn file_path(&self, stem: &str) -> String {
+        format!("{}/{stem}.{}", self.path.trim_end_matches('/'), self.format.extension())
+    }
+
     /// # Errors
     /// [`Error::Option`], [`Error::Parquet`] for an unknown codec.
     pub fn check(&self) -> Result<()> {
@@ -238,8 +243,7 @@ impl<'a> Sink<'a> {
 
     fn start(&self, chunk: &Chunk, report: &mut SplitReport) -> Result<OpenBatch> {
         let schema = self.choice.apply_counted(&chunk.schema, report);
-        let stem = self.publishing.stem(&chunk.lineage, Digits::Documents);
-        let path = format!("{}/{stem}.{}", self.options.path.trim_end_matches('/'), self.options.format.extension());
+        let path = self.options.file_path(&self.publishing.stem(&chunk.lineage, Digits::Documents));
         let staged = self.publishing.file(&path)?;
         let writer = match self.options.format {
             SinkFormat::Parquet => BatchWriter::Parquet(Box::new(parquet::ParquetBatch::new(&path, staged, &schema, self.options)?)),
