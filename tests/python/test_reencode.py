@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 
 import pytest
@@ -10,10 +11,11 @@ import pytest
 np = pytest.importorskip("numpy")
 Image = pytest.importorskip("PIL.Image")
 ImageOps = pytest.importorskip("PIL.ImageOps")
-pytest.importorskip("pyarrow")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 from documents import document, encoded, picture, rows, write_tar
-from shardmill.curate import ParquetSink, Pipeline, ReencodeImages, WebDatasetSource
+from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline, ReencodeImages, WebDatasetSource
 from shardmill.errors import CurateError, OptionError
 
 MODES = ["RGB", "L", "RGBA", "P", "CMYK"]
@@ -82,6 +84,26 @@ def test_images_that_need_no_change_keep_their_bytes(tmp_path, codec):
     assert first["binary_content"] == images[0]
     stored = Image.open(io.BytesIO(second["binary_content"]))
     assert (stored.format, stored.size) == (codec.upper(), (64, 39))
+
+
+@pytest.mark.parametrize("codec", ["png", "webp"])
+def test_page_that_a_tiff_lacks_is_an_error_and_no_other_page(tmp_path, codec):
+    pages = [picture(40, 30), picture(20, 10)]
+    body = encoded(pages[0], "TIFF", save_all=True, append_images=pages[1:])
+    row = {"sample_id": "a", "modality": "image", "binary_content": body}
+    rows_of_pages = [
+        {**row, "position": page, "source_ref": json.dumps({"path": "a.tar", "member": "a.tiff", "frame_index": page})}
+        for page in (0, 1, 7)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows_of_pages), tmp_path / "in.parquet")
+    sink = ParquetSink(tmp_path / "out", on_materialize_error="warn")
+    Pipeline(source=InterleavedParquetSource(tmp_path / "in.parquet"), stages=[ReencodeImages(codec)], sink=sink).run()
+
+    first, second, lacking = rows(tmp_path / "out")
+    stored = [Image.open(io.BytesIO(row["binary_content"])).size for row in (first, second)]
+    assert stored == [(40, 30), (20, 10)]
+    assert lacking["binary_content"] is None
+    assert lacking["materialize_error"] == "failed to extract frame 7 from 'a.tiff'"
 
 
 @pytest.mark.parametrize("codec", ["png", "webp"])

@@ -28,16 +28,16 @@ pub struct Reencoder {
 }
 
 impl Reencoder {
-    /// The image as `wanted`, or `None` if its header says that it already is. `page` is that of a TIFF.
+    /// The image as `wanted`, or `None` if its header says that it already is; of a TIFF its first page.
     ///
     /// # Errors
     /// As [`Decoder::decode`], and when the codec cannot store an image of this size.
-    pub fn reencode(&mut self, payload: &[u8], page: usize, wanted: Reencode) -> Result<Option<Vec<u8>>> {
+    pub fn reencode(&mut self, payload: &[u8], wanted: Reencode) -> Result<Option<Vec<u8>>> {
         if is_kept(payload, wanted)? {
             return Ok(None);
         }
         // A curated image may be larger than a loader would take; memory is bounded by one image per thread.
-        let options = DecodeOptions { max_pixels: u64::MAX, page, ..DecodeOptions::default() };
+        let options = DecodeOptions { max_pixels: u64::MAX, ..DecodeOptions::default() };
         let decoded = self.decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
         let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };
         let image = Raster::new(decoded.pixels, sides, decoded.channels)?;
@@ -79,7 +79,7 @@ mod tests {
     fn an_image_is_kept_when_nothing_changes_and_never_enlarged() {
         let jpeg = Codec::Jpeg { quality: 80 };
         let mut reencoder = Reencoder::default();
-        let mut changed = |payload: &[u8], codec, max_side| reencoder.reencode(payload, 0, Reencode { codec, max_side }).unwrap();
+        let mut changed = |payload: &[u8], codec, max_side| reencoder.reencode(payload, Reencode { codec, max_side }).unwrap();
         let small = image(20, 10, jpeg);
         assert_eq!(changed(&small, jpeg, None), None);
         assert_eq!(changed(&small, jpeg, Some(20)), None);
@@ -95,6 +95,6 @@ mod tests {
     #[test]
     fn what_is_not_an_image_is_an_error() {
         let wanted = Reencode { codec: Codec::Png, max_side: None };
-        assert!(matches!(Reencoder::default().reencode(b"no image", 0, wanted), Err(Error::UnknownFormat { .. })));
+        assert!(matches!(Reencoder::default().reencode(b"no image", wanted), Err(Error::UnknownFormat { .. })));
     }
 }

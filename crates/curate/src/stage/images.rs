@@ -9,7 +9,7 @@ use crate::payload::Payload;
 use crate::source_ref::SourceRef;
 use bytes::Bytes;
 use shardmill_formats::limit::{DecodeLimit, TooLarge};
-use shardmill_images::{extract_page, page_facts, tiff_index};
+use shardmill_images::{extract_page, image_facts, tiff_index};
 
 /// All filters and codecs see RGB of 8 bits.
 const PIXEL_BYTES: u64 = 3;
@@ -46,10 +46,10 @@ pub(crate) fn own_page(row: &mut Row, payload: Bytes) -> Option<Bytes> {
     copy
 }
 
-/// Whether page `page` of the row's image may be decoded; if not, the row has an error now.
-pub(crate) fn is_decodable(row: &mut Row, payload: &[u8], page: usize, limit: DecodeLimit) -> bool {
+/// Whether the row's image may be decoded; if not, the row has an error now.
+pub(crate) fn is_decodable(row: &mut Row, payload: &[u8], limit: DecodeLimit) -> bool {
     // Without a valid header nothing is decoded; the stage says why.
-    let Ok(facts) = page_facts(payload, page) else { return true };
+    let Ok(facts) = image_facts(payload) else { return true };
     let decoded = u64::from(facts.stored.width) * u64::from(facts.stored.height) * PIXEL_BYTES;
     let source = SourceRef::parse(row.source_ref.as_deref()).unwrap_or_default();
     let place = || source.member.as_ref().map_or_else(|| "an image".to_owned(), |member| format!("member `{member}`"));

@@ -6,10 +6,10 @@
 use crate::Result;
 use crate::chunk::{Chunk, Modality, Row};
 use crate::payload::Payload;
-use crate::stage::images::{fetch, is_decodable};
+use crate::stage::images::{fetch, is_decodable, own_page};
 use serde::{Deserialize, Serialize};
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_images::{ImageFormat, page_facts};
+use shardmill_images::ImageFormat;
 use shardmill_pixels::{Codec, Error as PixelError, Reencode, Reencoder};
 use std::cell::RefCell;
 
@@ -62,13 +62,11 @@ fn failure(error: &PixelError) -> String {
 }
 
 fn reencode(row: &mut Row, wanted: Reencode, limit: DecodeLimit) -> Result<()> {
-    let Some(payload) = fetch(row)? else { return Ok(()) };
-    // A TIFF that was copied for its row has one page, whatever number that had in its file.
-    let page = row.frame().and_then(|page| usize::try_from(page).ok()).filter(|page| page_facts(&payload, *page).is_ok()).unwrap_or_default();
-    if !is_decodable(row, &payload, page, limit) {
+    let Some(payload) = fetch(row)?.and_then(|bytes| own_page(row, bytes)) else { return Ok(()) };
+    if !is_decodable(row, &payload, limit) {
         return Ok(());
     }
-    match REENCODER.with_borrow_mut(|reencoder| reencoder.reencode(&payload, page, wanted)) {
+    match REENCODER.with_borrow_mut(|reencoder| reencoder.reencode(&payload, wanted)) {
         Ok(Some(changed)) => row.payload = Payload::Memory(changed.into()),
         Ok(None) => {}
         Err(error) => {

@@ -95,7 +95,7 @@ pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &
         }
         let image = fetch(row)?.and_then(|bytes| own_page(row, bytes));
         if let Some(bytes) = image
-            && is_decodable(row, &bytes, 0, context.locator.limit)
+            && is_decodable(row, &bytes, context.locator.limit)
         {
             images.push(JudgedImage { bytes, document: row.document });
             judged.push(index);
@@ -135,7 +135,7 @@ pub(crate) fn map_table(map: &dyn TableMap, chunk: &mut Chunk, context: &mut Sta
             if map.decodes_images()
                 && row.modality == Modality::Image
                 && let Some(image) = bytes.and_then(|bytes| own_page(row, bytes))
-                && is_decodable(row, &image, 0, context.locator.limit)
+                && is_decodable(row, &image, context.locator.limit)
             {
                 row.payload = Payload::Memory(image);
             }
