@@ -183,7 +183,11 @@ fn resume_class(error: &ResumeError) -> &'static str {
         ResumeError::InFile { source, .. } => resume_class(source),
         ResumeError::MissingColumn { .. } => "MissingColumnError",
         ResumeError::TypeMismatch { .. } | ResumeError::UnsupportedType { .. } | ResumeError::FileTypes { .. } => "IdTypeError",
-        ResumeError::NoColumn | ResumeError::InputCount { .. } | ResumeError::ColumnCount { .. } | ResumeError::Lengths => "OptionError",
+        ResumeError::NoColumn
+        | ResumeError::InputCount { .. }
+        | ResumeError::ColumnCount { .. }
+        | ResumeError::Lengths
+        | ResumeError::IndexOverIds { .. } => "OptionError",
         ResumeError::Journal { source, .. } if source.kind() == ErrorKind::PermissionDenied => "PermissionDeniedError",
         ResumeError::WriteIndex { .. } | ResumeError::Unconditional { .. } | ResumeError::Journal { .. } | ResumeError::Encode { .. } => {
             "StorageError"

@@ -206,6 +206,18 @@ def test_pending_files_of_a_checkpoint_are_not_read(directory: Path) -> None:
     assert len(build("in")) == 1
 
 
+@pytest.mark.parametrize("paths", ["ids/done.parquet", "ids", "ids/*.parquet", ["ids/other.parquet", "link"]])
+def test_index_does_not_replace_a_file_of_its_ids(paths: str | list[str]) -> None:
+    Path("ids").mkdir()
+    Path("link").symlink_to("ids", target_is_directory=True)
+    for name in ("done", "other"):
+        pq.write_table(pa.table({"id": ["a", "b"]}), f"ids/{name}.parquet")
+    before = Path("ids/done.parquet").read_bytes()
+    with pytest.raises(OptionError, match="`ids/done.parquet` is a file of ids, which the index would replace"):
+        sm.resume.IdIndex.build(paths, "id", path="ids/done.parquet")
+    assert Path("ids/done.parquet").read_bytes() == before
+
+
 def test_files_without_ids_may_have_columns_of_any_type(directory: Path) -> None:
     (directory / "in").mkdir()
     for number, ids in enumerate([pa.array([], pa.float64()), pa.nulls(2), pa.array(["a"]), pa.nulls(0), pa.nulls(1)]):

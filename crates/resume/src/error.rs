@@ -92,6 +92,9 @@ pub enum Error {
     IndexVersion { path: String, version: u32 },
     #[error("The id index `{path}` is damaged: {reason}")]
     DamagedIndex { path: String, reason: &'static str },
+    /// Publishing the index would replace its own input.
+    #[error("`{path}` is a file of ids, which the index would replace")]
+    IndexOverIds { path: String },
     #[error("The id index `{path}` cannot be written")]
     WriteIndex { path: String, source: io::Error },
 }
@@ -173,6 +176,7 @@ impl Error {
             Self::InFile { source, .. } => source.hint(),
             Self::NullId { .. } => Some("null_ids=\"always_process\" processes such rows in each run"),
             Self::ColumnCount { .. } => Some("pass one array for each column of the index, in its order"),
+            Self::IndexOverIds { .. } => Some("use another path for the index"),
             Self::NotAnIndex { .. } | Self::IndexVersion { .. } | Self::DamagedIndex { .. } => Some("delete it and build it again from its ids"),
             _ => None,
         }

@@ -64,6 +64,7 @@ class IdIndex:
         Raises:
             KeyError: If a column does not exist.
             TypeError: If the type of the ids is not supported, such as floats.
+            ValueError: If ``path`` is one of the files of ids.
         """
         columns = [column] if isinstance(column, str) else listed("columns", column)
         if not columns:
@@ -78,9 +79,6 @@ class IdIndex:
             for rows in [paths] if _is_arrow(paths) else paths:
                 builder.add(rows)
             return IdIndex(builder.finish())
-
-        if path is not None and os.path.realpath(path) in map(os.path.realpath, names):
-            raise OptionError(f"{path!r} is a file of ids; the index needs another path")
 
         def build(target: str) -> _native.IdIndex:
             return read_index(

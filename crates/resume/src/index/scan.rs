@@ -10,9 +10,11 @@ use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
 use shardmill_load::{Dataset, DatasetOptions, FileOpener, Format, files_of_one_format};
-use shardmill_storage::{store_of, whole_if_small};
+use shardmill_storage::{resolved_path, store_of, whole_if_small};
 use std::collections::HashSet;
+use std::fs;
 use std::ops::{ControlFlow, Range};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,10 +62,15 @@ impl IdIndex {
     /// Reads ids from files and publishes their index at `path`.
     ///
     /// # Errors
-    /// When a file cannot be read, and as [`IndexBuilder`]; [`Error::NoFiles`] without files, because the id type is then unknown.
+    /// When a file cannot be read, and as [`IndexBuilder`]; [`Error::NoFiles`] without files, because the id type is then unknown;
+    /// [`Error::IndexOverIds`] when `path` is one of them.
     pub fn build(source: &IndexSource, path: &str, options: IndexOptions, progress: &Arc<BuildProgress>) -> Result<Self> {
         let (format, files) = source.files()?;
         let (Some(format), Some(first)) = (format, files.first()) else { return Err(Error::NoFiles { paths: source.paths.join(", ") }) };
+        let target = real(path);
+        if target.is_some() && files.iter().any(|file| real(file) == target) {
+            return Err(Error::IndexOverIds { path: path.to_owned() });
+        }
         progress.files.store(files.len() as u64, Ordering::Relaxed);
         let first_path = first.clone();
         let opened = match open_file(format, first)? {
@@ -89,6 +96,11 @@ impl IdIndex {
         }
         shared.builder.finish(&cancel)
     }
+}
+
+/// The path without links of a local file; `None` without such a file.
+fn real(path: &str) -> Option<PathBuf> {
+    fs::canonicalize(&*resolved_path(path).ok()?).ok()
 }
 
 /// For formats whose types are inferred over all files.
