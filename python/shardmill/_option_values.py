@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from typing import Any
 
 from shardmill.errors import OptionError
@@ -35,6 +36,13 @@ def whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
         asked = f"of at least {least}" if is_unbounded else f"from {least} to {most}"
         raise OptionError(f"{name} must be an integer {asked}, not {value!r}")
     return number
+
+
+def keep_iterated(options: Any) -> None:
+    """Replace the iterators among the fields of a frozen dataclass by tuples, because options are read more than once."""
+    for field in fields(options):
+        if isinstance(value := getattr(options, field.name), Iterator):
+            object.__setattr__(options, field.name, tuple(value))
 
 
 def flag(name: str, value: Any) -> bool:

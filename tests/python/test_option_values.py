@@ -168,6 +168,24 @@ def test_option_of_a_pipeline_is_checked_when_its_part_is_made(make: Callable[[]
         make()
 
 
+def test_options_given_as_iterators_mean_what_lists_mean() -> None:
+    def made(of: Callable[[list[Any]], Any]) -> list[Any]:
+        tables = TableSource(of(["a.parquet"]), columns=of(["x"]))
+        shards = WebDatasetSource(
+            of(["in"]), fields=of(["x"]), json_extensions=of([".meta"]), allowed_roots=of(["images"])
+        )
+        pipelines = [
+            Pipeline(source=tables, stages=of([Filter("x > 5")]), sink=ParquetSink("out")),
+            Pipeline(source=shards, stages=of([SizeFilter(min_side=2)]), sink=ParquetSink("out")),
+        ]
+        return [pipeline._spec()[0] for pipeline in pipelines]
+
+    assert made(iter) == made(list)
+    stages = (stage for stage in [Filter("x > 5")])
+    report = Pipeline(source=TableSource("a.parquet"), stages=stages, sink=ParquetSink("out")).run(progress=False)
+    assert report.rows_dropped == {"filter expression": 6}
+
+
 @pytest.mark.parametrize(
     "make",
     [

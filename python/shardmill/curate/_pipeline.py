@@ -91,6 +91,8 @@ class Pipeline:
             raise OptionError(
                 f"stages must be a list of stages, not a {type(self.stages).__name__}\nhint: write stages=[…]"
             )
+        # They are read more than once, and an iterator would have none left for the run.
+        self.stages = list(self.stages)
         self.memory_bytes = byte_count(self.memory_bytes, "memory_bytes")
         self._configure_storage()
         if self.source.kind == "table" and (self.sink.schema is not None or self.sink.schema_overrides is not None):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from shardmill._native.storage import redacted
-from shardmill._option_values import checked_schema, flag, listed, whole
+from shardmill._option_values import checked_schema, flag, keep_iterated, listed, whole
 from shardmill._sizes import byte_count
 from shardmill._unknown_options import SOURCE, explains
 from shardmill.errors import OptionError
@@ -63,6 +63,7 @@ class Source:
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
+        keep_iterated(self)
         checked_schema("schema", self.schema)
         refuse_keys([*self._given_paths(), *path_list(self.allowed_roots)])
         if self.schema is not None and self.schema_overrides is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardmill._option_values import checked_schema, listed
+from shardmill._option_values import checked_schema, keep_iterated, listed
 from shardmill._unknown_options import SOURCE, explains
 from shardmill.curate._sources import Source
 from shardmill.data._dataset import Format
@@ -65,6 +65,7 @@ class TableSource(Source):
     format: Format | None = None
 
     def __post_init__(self) -> None:
+        keep_iterated(self)
         checked_schema("schema", self.schema)
         if self.format is not None and not isinstance(self.format, str):
             raise OptionError(f"format must be the name of a format, such as 'parquet', not {self.format!r}")
