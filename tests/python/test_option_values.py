@@ -22,6 +22,7 @@ from shardmill.curate import (
     ParquetSink,
     Pipeline,
     QRCodeFilter,
+    ReencodeImages,
     SizeFilter,
     TableSource,
     WebDatasetSource,
@@ -29,6 +30,7 @@ from shardmill.curate import (
     verify,
 )
 
+DOCUMENTS = WebDatasetSource("in")
 ONE = {"rank": 0, "world_size": 1, "output": "numpy"}
 CALLS: dict[str, Callable[[Any], Any]] = {
     "batch_size": lambda value: len(sm.Loader("a.parquet", batch_size=value, **ONE)),
@@ -56,6 +58,10 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "row_group_size": lambda value: job(sink=ParquetSink("out", row_group_size=value)),
     "files_per_partition": lambda value: job(source=TableSource("a.parquet", files_per_partition=value)),
     "batch_size of a stage": lambda value: job(stages=[Map(len, batch_size=value)]),
+    "min_side": lambda value: job(source=DOCUMENTS, stages=[SizeFilter(min_side=value)]),
+    "max_pixels": lambda value: job(source=DOCUMENTS, stages=[SizeFilter(max_pixels=value)]),
+    "quality": lambda value: job(source=DOCUMENTS, stages=[ReencodeImages(quality=value)]),
+    "max_side": lambda value: job(source=DOCUMENTS, stages=[ReencodeImages(max_side=value)]),
     "max_problems": lambda value: len(verify("a.parquet", max_problems=value)),
     "first": lambda value: len(inspect("a.parquet", first=value).files),
     "threads of verify": lambda value: len(verify("a.parquet", threads=value)),

@@ -75,9 +75,9 @@ class SizeFilter:
     def __post_init__(self) -> None:
         if self.min_side is None and self.max_pixels is None:
             raise OptionError("a SizeFilter needs min_side or max_pixels")
-        for name in ("min_side", "max_pixels"):
-            if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1, 2**32 - 1 if name == "min_side" else 2**63 - 1)
+        for name, most in (("min_side", 2**32 - 1), ("max_pixels", 2**63 - 1)):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, whole(name, value, 1, most))
         flag("drop_invalid_rows", self.drop_invalid_rows)
 
     def _options(self) -> dict[str, Any]:
@@ -434,13 +434,13 @@ class ReencodeImages:
     decodes_images: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole("quality", self.quality, 1, 100)
+        object.__setattr__(self, "quality", whole("quality", self.quality, 1, 100))
         if not isinstance(self.codec, str):
             raise OptionError(f"codec must be the name of a codec, not {self.codec!r}")
         if not self._is_native and not pixels.can_write(self._codec):
             raise OptionError(f"codec must be 'jpeg', 'png' or a format that Pillow can write, not {self.codec!r}")
         if self.max_side is not None:
-            whole("max_side", self.max_side, 1, 65_535)
+            object.__setattr__(self, "max_side", whole("max_side", self.max_side, 1, 65_535))
 
     @property
     def _codec(self) -> str:
