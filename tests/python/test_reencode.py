@@ -136,6 +136,14 @@ def test_image_in_a_format_that_is_not_decoded_stops_the_run_with_its_place_and_
     ]
 
 
+@pytest.mark.parametrize(
+    ("codec", "content_type"), [("webp", "image/webp"), ("bmp", "image/bmp"), ("jpeg2000", "image/jp2")]
+)
+def test_codec_of_pillow_has_its_registered_content_type(tmp_path, codec, content_type):
+    (row,) = reencoded(tmp_path, ReencodeImages(codec), [encoded(picture(40, 40))])
+    assert (row["content_type"], row["materialize_error"]) == (content_type, None)
+
+
 @pytest.mark.parametrize("options", [{"quality": 0}, {"quality": 101}, {"max_side": 0}, {"max_side": 70_000}])
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(OptionError):

@@ -185,13 +185,14 @@ def reencoded(batch: Any, codec: str, quality: int, max_side: int | None) -> Any
     table = pa.Table.from_batches([pa.record_batch(batch)])
     columns = {name: table.column(name).to_pylist() for name in ("binary_content", "content_type", "materialize_error")}
     is_image = [modality == "image" for modality in table.column("modality").to_pylist()]
+    content_type = _pillow().MIME.get(codec.upper(), f"image/{codec}")
     for row, payload in enumerate(columns["binary_content"]):
         if payload is None or not is_image[row]:
             continue
         content, error = _reencoded(payload, codec, quality, max_side)
         columns["binary_content"][row] = content
         if error is None:
-            columns["content_type"][row] = f"image/{codec}"
+            columns["content_type"][row] = content_type
         else:
             columns["materialize_error"][row] = error
     for name, values in columns.items():
