@@ -118,13 +118,15 @@ impl Pipeline {
     /// written.
     ///
     /// # Errors
-    /// [`Error::AbsentKey`] and [`Error::AbsentColumn`].
+    /// [`Error::AbsentKey`], [`Error::AbsentColumn`], and as [`tables::check_columns`].
     pub fn check_names(&self, splits: &[Split], cancel: &Cancel) -> Result<()> {
         let files = splits.iter().flat_map(|split| &split.files);
         match &self.spec.source {
             SourceOptions::WebDataset(options) => check_keys(files, options, cancel),
             SourceOptions::Parquet(options) => check_fields(files, options, cancel),
-            SourceOptions::Table(_) => Ok(()),
+            SourceOptions::Table(options) => splits
+                .first()
+                .map_or(Ok(()), |split| tables::check_columns(&split.files, options, &self.stages, || self.table_opener(split, options))),
         }
     }
 

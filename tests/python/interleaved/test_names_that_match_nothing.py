@@ -10,7 +10,7 @@ import pytest
 from shard_builders import curate, document, from_parquet, from_tar, image, write_parquet, write_tar
 from shardmill import MissingColumnError
 from shardmill.cli import _commands as commands
-from shardmill.curate import ParquetSink, Pipeline, TableSource
+from shardmill.curate import Filter, Map, ParquetSink, Pipeline, TableSource
 from shardmill.errors import OptionError
 
 PNG = image("PNG")
@@ -192,12 +192,28 @@ def test_column_that_no_parquet_file_has_stops_the_job(tmp_path: Path, out: Any)
     assert outcome.report.warnings == {"column `c` (fields) is in no file of a split, and is null there": 1}
 
 
-def test_column_that_no_table_has_stops_the_job(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "stages"),
+    [({"columns": ["absent"]}, []), ({"filter": "absent > 1"}, []), ({}, [Filter("a > 0"), Filter("absent > 1")])],
+)
+def test_column_that_no_table_has_stops_the_job_before_its_output_is_emptied(
+    tmp_path: Path, options: dict[str, Any], stages: list[Any]
+) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_text("x")
+    source, sink = TableSource(tmp_path / "a.parquet", **options), ParquetSink(tmp_path / "out", mode="overwrite")
     with pytest.raises(KeyError, match="absent"):
-        Pipeline(
-            source=TableSource(tmp_path / "a.parquet", columns=["absent"]), sink=ParquetSink(tmp_path / "out")
-        ).run(progress=False)
+        Pipeline(source=source, stages=stages, sink=sink).run(progress=False)
+    assert (tmp_path / "out" / "old").exists()
+
+
+def test_filter_after_a_function_may_use_a_column_that_the_function_adds(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    added = Map(lambda table: table.append_column("b", pa.array([2])))
+    source, sink = TableSource(tmp_path / "a.parquet"), ParquetSink(tmp_path / "out")
+    Pipeline(source=source, stages=[added, Filter("b > 1")], sink=sink).run(progress=False)
+    assert pq.read_table(tmp_path / "out").to_pylist() == [{"a": 1, "b": 2}]
 
 
 def test_losses_are_printed(run_tar: Any) -> None:

@@ -3,15 +3,17 @@
 //! The invariant: the first file of a split decides. Later ones are converted to its types without loss, or rejected.
 
 use super::{IdPolicy, NullIds, TableOptions};
+use crate::stage::Stage;
 use crate::table::batch_of;
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use shardmill_formats::table::TableFile;
-use shardmill_load::{Error as LoadError, column_of, exactly, widened};
-use shardmill_plan::Predicate;
+use shardmill_load::{Error as LoadError, FileOpener, column_of, exactly, widened};
+use shardmill_plan::{InputFile, Predicate};
 use shardmill_resume::keys::IdSchema;
-use std::collections::HashSet;
+use shardmill_storage::{store_of, whole_if_small};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// The columns of a split.
@@ -29,6 +31,34 @@ pub(super) struct Layout {
     first: String,
     declared: SchemaRef,
     reads_all: bool,
+}
+
+/// Checks that the first file with rows has the columns that the options name, and those of the filters before the first function.
+///
+/// # Errors
+/// When it lacks one, and when a file cannot be opened.
+pub fn check_columns(files: &[InputFile], options: &TableOptions, stages: &[Stage], opener: impl FnOnce() -> Result<Arc<FileOpener>>) -> Result<()> {
+    let filters = stages.iter().map_while(|stage| match stage {
+        Stage::Filter(filter) => Some(&filter.expression),
+        _ => None,
+    });
+    let filtered = options.filter.iter().chain(filters).flat_map(|filter| filter.columns());
+    let names: BTreeSet<&str> = options.columns.iter().flatten().map(String::as_str).chain(filtered).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let opener = opener()?;
+    // Text may have columns that its start does not show.
+    if opener.for_uncertain_types().is_some() {
+        return Ok(());
+    }
+    for file in files {
+        let table = opener.open(whole_if_small(store_of(&file.path)?.open(&file.path)?)?)?;
+        if table.blocks().iter().any(|block| block.rows > 0) {
+            return names.into_iter().try_for_each(|name| column_of(table.as_ref(), name).map(drop).map_err(Error::from));
+        }
+    }
+    Ok(())
 }
 
 /// For each field of the layout its column in one file, if it exists.

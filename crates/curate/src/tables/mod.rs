@@ -14,6 +14,7 @@ mod stages;
 #[cfg(test)]
 mod tests;
 
+pub use columns::check_columns;
 pub use ids::{IdPolicy, NullIds};
 pub use options::TableOptions;
 pub(crate) use options::check_stages;
