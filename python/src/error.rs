@@ -75,7 +75,9 @@ impl From<CurateError> for PyShardmillError {
             CurateError::Parquet(_) | CurateError::Cast { .. } => "FormatError",
             CurateError::Load(inner) => load_class(inner),
             CurateError::Resume(inner) => resume_class(inner),
-            CurateError::NoSampleId { .. } | CurateError::AbsentColumn { .. } => "MissingColumnError",
+            CurateError::NoSampleId { .. } | CurateError::AbsentColumn { .. } | CurateError::AbsentKey { option: "expression", .. } => {
+                "MissingColumnError"
+            }
             CurateError::OutputExists { .. } => "OutputExistsError",
             CurateError::Option { .. } | CurateError::AbsentKey { .. } | CurateError::ReservedFields { .. } | CurateError::Spec(_) => "OptionError",
             CurateError::UnknownModality { .. }

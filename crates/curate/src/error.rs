@@ -25,8 +25,8 @@ pub enum Error {
     #[error("`{option}`: {}", absent_key(*.samples, keys, there))]
     AbsentKey { option: &'static str, keys: String, samples: u64, there: String },
     /// The same for columns of Parquet files.
-    #[error("`fields`: no file has the column `{column}`; they have {there}")]
-    AbsentColumn { column: String, there: String },
+    #[error("`{option}`: no file has the column `{column}`; they have {there}")]
+    AbsentColumn { option: &'static str, column: String, there: String },
     /// Reserved or excluded names were requested as passthrough fields.
     #[error("`fields` names reserved keys: {names}")]
     ReservedFields { names: String },

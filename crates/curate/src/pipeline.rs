@@ -8,7 +8,7 @@ use crate::chunk::Lineage;
 use crate::locate::{Locator, Shared};
 use crate::materialize::OnMaterializeError;
 use crate::report::SplitReport;
-use crate::schema::SchemaChoice;
+use crate::schema::{SchemaChoice, is_reserved};
 use crate::sink::{Digits, Mode, Publishing, Sink, SinkOptions, prepare_output};
 use crate::source::named_keys::check_keys;
 use crate::source::parquet::{check_fields, read_parquet};
@@ -23,7 +23,7 @@ use shardmill_load::FileOpener;
 use shardmill_plan::{InputFile, Split};
 use shardmill_resume::journal::Attempt;
 use shardmill_storage::{AnyDisk, Disk, Replace, Roots, Unpublished};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -122,12 +122,25 @@ impl Pipeline {
     pub fn check_names(&self, splits: &[Split], cancel: &Cancel) -> Result<()> {
         let files = splits.iter().flat_map(|split| &split.files);
         match &self.spec.source {
-            SourceOptions::WebDataset(options) => check_keys(files, options, cancel),
-            SourceOptions::Parquet(options) => check_fields(files, options, cancel),
+            SourceOptions::WebDataset(options) => check_keys(files, options, &self.filtered(), cancel),
+            SourceOptions::Parquet(options) => check_fields(files, options, &self.filtered(), cancel),
             SourceOptions::Table(options) => splits
                 .first()
                 .map_or(Ok(()), |split| tables::check_columns(&split.files, options, &self.stages, || self.table_opener(split, options))),
         }
+    }
+
+    /// The keys and columns that filters name before the first function, which may add others.
+    fn filtered(&self) -> Vec<String> {
+        let given = [&self.source_choice.schema, &self.source_choice.overrides];
+        let is_given = |name: &str| given.into_iter().flatten().any(|schema| schema.field_with_name(name).is_ok());
+        let filters = self.stages.iter().take_while(|stage| !matches!(stage, Stage::Table(_))).filter_map(|stage| match stage {
+            Stage::Filter(filter) => Some(&filter.expression),
+            _ => None,
+        });
+        let names: BTreeSet<&str> = filters.flat_map(|filter| filter.columns()).collect();
+        // A name with dots may be a path into a struct.
+        names.into_iter().filter(|name| !is_reserved(name) && !name.contains('.') && !is_given(name)).map(str::to_owned).collect()
     }
 
     /// Prepares the output directory. Call it once per run, after [`Pipeline::splits`]. A resumed run continues in the existing directory.
@@ -212,7 +225,8 @@ impl Pipeline {
             downstream += entered.elapsed();
             result.and_then(|()| context.charge(known))
         };
-        let mut context = SplitContext { report: &mut report, cancel, is_located, chunk_bytes: self.spec.chunk_bytes, errors: &self.errors, shared };
+        let (chunk_bytes, filtered) = (self.spec.chunk_bytes, self.filtered());
+        let mut context = SplitContext { report: &mut report, cancel, is_located, chunk_bytes, errors: &self.errors, shared, filtered: &filtered };
         match &self.spec.source {
             SourceOptions::WebDataset(options) => read_webdataset(split, options, &self.source_choice, &mut context, &mut emit)?,
             SourceOptions::Parquet(options) => read_parquet(split, options, &self.source_choice, &mut context, &mut emit)?,

@@ -208,6 +208,37 @@ def test_column_that_no_table_has_stops_the_job_before_its_output_is_emptied(
     assert (tmp_path / "out" / "old").exists()
 
 
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+def test_filter_on_a_key_that_no_document_has_stops_the_job_before_its_output_is_emptied(
+    tmp_path: Path, kind: str
+) -> None:
+    sources = documents_of_two_files(tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_text("x")
+    sink = ParquetSink(tmp_path / "out", mode="overwrite")
+    with pytest.raises(MissingColumnError, match=r"`expression`: .*`wrods`.*`words`"):
+        Pipeline(source=sources[kind], stages=[Filter("wrods > 1")], sink=sink).run(progress=False)
+    assert (tmp_path / "out" / "old").exists()
+
+
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+@pytest.mark.parametrize(("expression", "kept"), [("words > 1", ["a"]), ("words is null", ["b"]), ("words > 9", [])])
+def test_key_that_a_file_lacks_is_null_for_a_filter(
+    tmp_path: Path, out: Any, kind: str, expression: str, kept: list[str]
+) -> None:
+    outcome = curate(documents_of_two_files(tmp_path / "in")[kind], [Filter(expression)], to=out())
+    assert outcome.column("sample_id", "metadata") == kept
+
+
+def documents_of_two_files(directory: Path) -> dict[str, Any]:
+    write_tar(directory / "tar" / "a.tar", {"a.json": {"texts": ["t"], "words": 5}})
+    write_tar(directory / "tar" / "b.tar", {"b.json": {"texts": ["t"]}})
+    words = pa.field("words", pa.int64())
+    write_parquet(directory / "parquet" / "a.parquet", document("a", "t", words=5), [words])
+    write_parquet(directory / "parquet" / "b.parquet", document("b", "t"))
+    return {"tar": from_tar(directory / "tar"), "parquet": from_parquet(directory / "parquet")}
+
+
 def test_filter_after_a_function_may_use_a_column_that_the_function_adds(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     added = Map(lambda table: table.append_column("b", pa.array([2])))

@@ -33,6 +33,8 @@ pub struct SplitContext<'a> {
     pub errors: &'a ErrorBudget,
     /// Where rows may point to, and what was fetched from there.
     pub shared: &'a Shared,
+    /// Keys and columns that filters name: null where a split lacks them.
+    pub filtered: &'a [String],
 }
 
 /// Receives the chunks of a source.

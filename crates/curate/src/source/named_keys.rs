@@ -157,12 +157,13 @@ fn quoted<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(|name| format!("`{}`", name.escape_debug())).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads until each key named by the options is found in a sample. Files that cannot be read are handled by the run.
+/// Reads until each key named by the options, or by a filter, is found in a sample. Files that cannot be read are handled by the run.
 ///
 /// # Errors
 /// [`Error::AbsentKey`] when there are samples and none has the key, and cancellation.
-pub fn check_keys<'a>(files: impl Iterator<Item = &'a InputFile>, options: &WebDatasetOptions, cancel: &Cancel) -> Result<()> {
+pub fn check_keys<'a>(files: impl Iterator<Item = &'a InputFile>, options: &WebDatasetOptions, filtered: &[String], cancel: &Cancel) -> Result<()> {
     let mut named = NamedKeys::of_source(options);
+    named.want("expression", filtered);
     for file in files {
         cancel.check()?;
         // Damage is quarantined by the run.

@@ -63,12 +63,13 @@ impl ParquetOptions {
     }
 }
 
-/// Reads footers until each column named by the options is found. Files that cannot be read are handled by the run.
+/// Reads footers until each column named by the options, or by a filter, is found. Files that cannot be read are handled by the run.
 ///
 /// # Errors
 /// [`Error::AbsentColumn`] when there are files and none has the column, and cancellation.
-pub fn check_fields<'a>(files: impl Iterator<Item = &'a InputFile>, options: &ParquetOptions, cancel: &Cancel) -> Result<()> {
-    let mut wanted: Vec<&str> = options.fields.iter().flatten().map(String::as_str).filter(|name| !is_reserved(name)).collect();
+pub fn check_fields<'a>(files: impl Iterator<Item = &'a InputFile>, options: &ParquetOptions, filtered: &[String], cancel: &Cancel) -> Result<()> {
+    let fields = options.fields.iter().flatten().filter(|name| !is_reserved(name)).map(|name| ("fields", name));
+    let mut wanted: Vec<(&'static str, &String)> = fields.chain(filtered.iter().map(|name| ("expression", name))).collect();
     let mut there: BTreeSet<String> = BTreeSet::new();
     let mut is_any_open = false;
     for file in files {
@@ -78,17 +79,17 @@ pub fn check_fields<'a>(files: impl Iterator<Item = &'a InputFile>, options: &Pa
         cancel.check()?;
         let opened = store_of(&file.path).and_then(|store| store.open(&file.path)).ok();
         let Some(file) = opened.and_then(|object| ParquetFile::open(object).ok()) else { continue };
-        wanted.retain(|name| file.schema().field_with_name(name).is_err());
+        wanted.retain(|(_, name)| file.schema().field_with_name(name).is_err());
         is_any_open = true;
         let schema = file.schema();
         let names = schema.fields().iter().map(|field| field.name()).filter(|name| !is_reserved(name));
         there.extend(names.map(|name| format!("`{}`", name.escape_debug())));
     }
     match wanted.first() {
-        Some(column) if is_any_open => {
+        Some(&(option, column)) if is_any_open => {
             let shown: Vec<String> = there.into_iter().take(SHOWN_COLUMNS).collect();
             let there = if shown.is_empty() { "the reserved ones".to_owned() } else { shown.join(", ") };
-            Err(Error::AbsentColumn { column: (*column).to_owned(), there })
+            Err(Error::AbsentColumn { option, column: column.clone(), there })
         }
         _ => Ok(()),
     }
@@ -105,7 +106,8 @@ pub fn read_parquet(split: &Split, options: &ParquetOptions, choice: &SchemaChoi
     let mut conflicts = Vec::new();
     let facts = |file: usize, column: &str| column_facts(files.get(file).map(|(_, file)| file), column, context.chunk_bytes);
     let known = union(&schemas, facts, |column| conflicts.push(column.to_owned()));
-    let common = with_requested(&known, options);
+    let filtered: &[String] = if files.is_empty() { &[] } else { context.filtered };
+    let common = with_requested(&known, options.fields.as_deref().unwrap_or(filtered));
     for name in options.fields.iter().flatten().filter(|name| known.field_with_name(name).is_err() && !files.is_empty()) {
         context.report.warn(format!("column `{name}` (fields) is in no file of a split, and is null there"));
     }
@@ -160,9 +162,9 @@ fn selected(schema: &Schema, options: &ParquetOptions) -> Schema {
 }
 
 /// Adds requested columns that no file has, as nulls.
-fn with_requested(schema: &SchemaRef, options: &ParquetOptions) -> SchemaRef {
+fn with_requested(schema: &SchemaRef, requested: &[String]) -> SchemaRef {
     let mut fields: Vec<Arc<Field>> = schema.fields().iter().cloned().collect();
-    for name in options.fields.iter().flatten().filter(|name| schema.field_with_name(name).is_err()) {
+    for name in requested.iter().filter(|name| schema.field_with_name(name).is_err()) {
         fields.push(Arc::new(Field::new(name, DataType::Utf8, true)));
     }
     Arc::new(Schema::new(fields))

@@ -44,6 +44,10 @@ pub fn read_webdataset(
             Err(error) => context.quarantine(Quarantined::shard(&input.path, error.to_string()))?,
         }
     }
+    // A file without samples has no columns, and must not determine the types of others.
+    for field in context.filtered.iter().filter(|field| !drafts.is_empty() && options.is_passed(field)) {
+        columns.number(field);
+    }
     emit_drafts(split, options, choice, &columns, drafts, context, emit)
 }
 

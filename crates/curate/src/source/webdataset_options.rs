@@ -57,6 +57,11 @@ impl WebDatasetOptions {
         self.structural().chain(self.per_image_fields.iter().chain(&self.per_text_fields).map(String::as_str))
     }
 
+    /// Whether a key with this name becomes a column of the sample.
+    pub(crate) fn is_passed(&self, key: &str) -> bool {
+        self.fields.as_ref().is_none_or(|fields| fields.iter().any(|field| field == key)) && !self.is_consumed(key)
+    }
+
     pub(crate) fn is_consumed(&self, key: &str) -> bool {
         self.consumed().any(|consumed| consumed == key)
     }
