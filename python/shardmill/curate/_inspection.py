@@ -164,7 +164,7 @@ def inspect(
         },
     }
     files, left_out = checkable_files(path_list(paths))
-    warn_of_left_out(left_out, outcome="of an unknown format and not inspected", stacklevel=4)
+    warn_of_left_out(left_out, outcome="of an unknown format and not inspected")
     found: list[FileInspection] = []
     with Progress(total=len(files), is_shown=progress, noun="files") as bar:
 

@@ -187,7 +187,7 @@ class Pipeline:
             refuse_inside_input("output", real(self.sink.path), [real(path) for path in self.source.paths()])
             pipeline = self._native_pipeline(may_replace=executor == "ray")
             splits, left_out = pipeline.splits()
-            warn_of_left_out(left_out, outcome=_LEFT_OUT, stacklevel=4)
+            warn_of_left_out(left_out, outcome=_LEFT_OUT)
             pipeline.check_names(splits)
             pipeline.prepare(splits, is_resumed=False)
             self._run(_Work(pipeline, splits, None), executor, at_once, progress, report)
@@ -200,7 +200,7 @@ class Pipeline:
                 is_first = not report.splits
                 with Resumption(self, Checkpoint._of(self.checkpoint), progress) as resumption:
                     if is_first:
-                        warn_of_left_out(resumption.left_out, outcome=_LEFT_OUT, stacklevel=4)
+                        warn_of_left_out(resumption.left_out, outcome=_LEFT_OUT)
                         report.committed_before = resumption.committed
                     report.checkpoint_load_s += resumption.load_s
                     pipeline = self._native_pipeline(may_replace=False, checkpoint=resumption.plan.options())

@@ -151,7 +151,7 @@ def verify(
         "ignore_zeros": ignore_zeros,
     }
     files, left_out = native.checkable_files(path_list(paths))
-    warn_of_left_out(left_out, outcome="of an unknown format and not verified", stacklevel=4)
+    warn_of_left_out(left_out, outcome="of an unknown format and not verified")
     checks: list[FileCheck] = []
     with Progress(total=len(files), is_shown=progress, noun="files") as bar:
 

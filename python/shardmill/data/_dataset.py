@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import operator
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, cast
@@ -17,6 +16,7 @@ from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, warn_of_stall
 from shardmill._threads import checked_threads
 from shardmill._unknown_options import DATASET, DATASET_ATTRIBUTES, ITERATE, explains, unknown_attribute
+from shardmill._warnings import warn_caller
 from shardmill.data._arrow import ArrowRows, as_pyarrow
 from shardmill.data._decodings import Decoding, decoded, decodings_of
 from shardmill.data._error_policy import ErrorPolicy, error_policy
@@ -430,7 +430,8 @@ class Dataset(ArrowRows):
                 native.stop()
 
     def __repr__(self) -> str:
-        return f"Dataset({', '.join(self._paths)}: {len(self._native.files)} {self.format} files)"
+        files = f"{len(self._native.files)} {self.format} files" if self._native.files else "no files"
+        return f"Dataset({', '.join(self._paths)}: {files})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._arguments,)
@@ -464,18 +465,17 @@ class Dataset(ArrowRows):
 
     def _warn(self) -> None:
         hint = "Dataset.skipped lists them with reasons; a file given as an explicit path is always read"
-        warn_of_left_out(self._native.left_out, outcome="left out of the data set", hint=hint, stacklevel=5)
+        warn_of_left_out(self._native.left_out, outcome="left out of the data set", hint=hint)
         is_mds = self._native.format == "mds"
-        warn_of_mixed_splits(self._paths, self.files, stacklevel=5)
+        warn_of_mixed_splits(self._paths, self.files)
         if not self._native.files:
             # An index without shards means that there are no rows.
             if not is_mds or not all(Path(path, INDEX_NAME).exists() for path in self._paths):
-                warnings.warn(f"no data files in {', '.join(self._paths)}", stacklevel=4)
+                warn_caller(f"no data files in {', '.join(self._paths)}")
         elif is_mds and (directories := directories_without_index(self._paths)):
-            warnings.warn(
+            warn_caller(
                 f"the MDS shards in {', '.join(directories)} have no {INDEX_NAME}, so a missing or replaced shard cannot be detected\n"
-                f"hint: `shardmill repair-index {directories[0]}` creates one from the shards, sm.merge() from parts that have an index",
-                stacklevel=4,
+                f"hint: `shardmill repair-index {directories[0]}` creates one from the shards, sm.merge() from parts that have an index"
             )
 
     @property

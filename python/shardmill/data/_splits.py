@@ -7,19 +7,19 @@ Names follow the conventions of the Hugging Face Hub, such as ``train-00000-of-0
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator, Sequence
+
+from shardmill._warnings import warn_caller
 
 _SPLIT = re.compile(r"(train|test|validation|valid|val|dev)(?=[-_.]|$)", re.IGNORECASE)
 
 
-def warn_of_mixed_splits(paths: Sequence[str], files: Sequence[str], *, stacklevel: int) -> None:
+def warn_of_mixed_splits(paths: Sequence[str], files: Sequence[str]) -> None:
     """Warn about each of the paths whose rows are of several splits."""
     for path, splits in mixed_splits(paths, files):
-        warnings.warn(
+        warn_caller(
             f"{path} contains several splits, and all of them are read: {', '.join(splits)}\n"
             f"hint: to read one split, use a glob, such as {path.rstrip('/')}/{splits[0]}*",
-            stacklevel=stacklevel,
         )
 
 

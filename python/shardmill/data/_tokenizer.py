@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from shardmill._native import tokens as _native
 from shardmill._option_values import index_of
 from shardmill._threads import checked_threads
 from shardmill._unknown_options import explains
+from shardmill._warnings import warn_caller
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._paths import served_path
 
@@ -83,9 +83,8 @@ class Tokenizer:
         self._set(native, pattern, special)
         if ignored := self._native.ignored:
             settings = " and ".join(ignored)
-            warnings.warn(
-                f"`{self._native.path}` has {settings}, which are not applied\nhint: remove them from the file to silence this warning",
-                stacklevel=3,
+            warn_caller(
+                f"`{self._native.path}` has {settings}, which are not applied\nhint: remove them from the file to silence this warning"
             )
 
     def _set(self, native: Any, pattern: str | None, special_tokens: dict[str, int] | None) -> None:

@@ -43,6 +43,21 @@ def test_options_of_a_data_set_are_refused_beside_one(data, option):
         sm.Loader(sm.Dataset(data), **option)
 
 
+@pytest.mark.parametrize("open_it", [sm.Dataset, sm.Loader, lambda path: sm.Mixture({"x": path})])
+def test_warning_about_paths_is_at_the_line_that_passed_them(data, open_it):
+    (data / "notes.txt").write_text("x")
+    (data / "empty").mkdir()
+    for path in (data, data / "empty"):
+        with pytest.warns(UserWarning, match="left out of|no data files") as caught:
+            open_it(path)
+        assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_empty_directory_is_shown_without_a_format(tmp_path):
+    with pytest.warns(UserWarning, match="no data files"):
+        assert repr(sm.Dataset(tmp_path)) == f"Dataset({tmp_path}: no files)"
+
+
 def test_rows_are_taken_by_whole_numbers(data):
     ds = sm.Dataset(data)
     assert ds[np.int64(-1)] == {"x": 9}
