@@ -52,7 +52,7 @@ class Diagnosis(Snapshot):
 
     def __str__(self) -> str:
         if self.wait_seconds + self.trainer_seconds == 0:
-            return "nothing to judge: less than two batches were taken"
+            return "nothing to judge: fewer than two batches were taken"
         waited = f"{self.starved * 100:.0f} % of the time ({self.wait_seconds:.3g} s)"
         if self.stage is None:
             return f"not starved: waited {self.starved * 100:.2g} % of the time ({self.wait_seconds:.3g} s)"
@@ -131,7 +131,8 @@ def _hint(stage: str, window: LoaderMetrics, is_busy: bool, is_remote: bool) -> 
     cores = default_threads()
     if stage == "transform":
         workers = window.transform_workers
-        return f"run the transform in worker processes: transform=sm.Transform(function, workers={workers + 2})"
+        change = "use more worker processes" if workers else "run the transform in worker processes"
+        return f"{change}: transform=sm.Transform(function, workers={workers + 2})"
     if stage == "fetch":
         if is_remote:
             return (
@@ -154,6 +155,6 @@ def _hint(stage: str, window: LoaderMetrics, is_busy: bool, is_remote: bool) -> 
         "decode": "select fewer columns, or write the files with a cheaper compression",
         "tokenize": "tokenize once: shardmill tokenize",
         "render": "store smaller images",
-        "assemble": "use smaller batches, or a smaller shuffle window",
+        "assemble": "use smaller batches; with shuffle, a smaller window",
         "convert": "select fewer columns, and use the types of the files: sm.Output(…) without padding",
     }[stage]

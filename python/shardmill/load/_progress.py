@@ -74,7 +74,7 @@ class LoaderProgress:
             >>> import shardmill as sm
             >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
             >>> print(loader.diagnosis())
-            nothing to judge: less than two batches were taken
+            nothing to judge: fewer than two batches were taken
         """
         now, between = self._mark()
         before, between_before = self._counters.judged_from or (now, between)

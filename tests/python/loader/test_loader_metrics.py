@@ -118,6 +118,12 @@ def window(stages: dict[str, float], **given: Any) -> sm.LoaderMetrics:
         (window({"decode": 9}), False, "decode", "row groups"),
         (window({"decode": 18}, superbatch_wait_seconds=0.5), False, "deliver", "output"),
         (window({}, superbatch_wait_seconds=0.5, transform_wait_seconds=4), False, "transform", "workers=2"),
+        (
+            window({}, superbatch_wait_seconds=0.5, transform_wait_seconds=4, transform_workers=2),
+            False,
+            "transform",
+            "use more worker processes: transform=sm.Transform(function, workers=4)",
+        ),
         (window({"plan": 4}, superbatch_wait_seconds=0.5, plan_wait_seconds=4), False, "plan", "lengths"),
         (window({}, trainer_seconds=500.0), False, None, None),
     ],
