@@ -300,6 +300,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "directory with files": lambda: written({"x": 1}, out="parts"),
     "extension of another format": lambda: sm.Writer("x.parquet", format="jsonl"),
     "extension that is unknown": lambda: sm.Writer("x.xyz"),
+    "extension of a format that is only read": lambda: sm.Writer("x.csv"),
     "unknown written format": lambda: sm.Writer("x", format="xlsx"),  # pyright: ignore[reportArgumentType]
     "append to another format": lambda: sm.Writer("parts", format="jsonl", mode="append"),
     "append other columns": lambda: written({"y": 1}, out="parts", mode="append"),

@@ -231,6 +231,12 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
         (["SRC", "a.array_record", "--column", "nome"], 1, "No column `nome`"),
         (["SRC", "a.array_record", "--column", "id"], 1, "Column `id` is Int64, and records of ArrayRecord are bytes"),
         (["SRC", "out.txt"], 2, "does not match a format; pass --to, one of"),
+        (["SRC", "out.csv"], 2, "the extension of files that are read, but not written"),
+        (
+            ["SRC", "out.csv", "--to", "parquet"],
+            2,
+            "has the file extension .csv, but as parquet it would be a directory",
+        ),
         (["SRC", "out", "--to", "xml"], 2, "'xml' is not one of"),
         (["SRC", "a.parquet", "--group-size", "5"], 2, "group_size is only for ArrayRecord"),
         (["SRC", "a.parquet", "--compression", "zip"], 2, "compression of Parquet must be one of"),

@@ -296,6 +296,7 @@ def test_batches_of_other_types_are_refused_by_parquet(tmp_path: Path) -> None:
     ("out", "options", "message"),
     [
         ("out.txt", {}, "does not match a format"),
+        ("out.csv", {}, "hint: one file ends in .parquet"),
         (
             "out",
             {"format": "xml"},

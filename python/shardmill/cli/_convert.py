@@ -26,7 +26,7 @@ from shardmill.cli._options import (
 )
 from shardmill.cli._tables import Filter, format_options, open_dataset, refuse_input, source_and_destination
 from shardmill.data._shard_index import index_path
-from shardmill.write._formats import EXTENSIONS, format_of
+from shardmill.write._formats import EXTENSIONS, READ_EXTENSIONS, format_of
 
 _HINT = "\nhint: "
 
@@ -80,6 +80,8 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     try:
         format = format_of(dst, options["to"])
     except OptionError as error:
+        if options["to"] or dst.lower().endswith(READ_EXTENSIONS):
+            raise click.UsageError(str(error)) from error
         raise click.UsageError(
             f"the extension of {dst!r} does not match a format; pass --to, one of {', '.join(EXTENSIONS)}"
         ) from error

@@ -22,8 +22,8 @@ EXTENSIONS: dict[WrittenFormat, tuple[str, ...]] = {
     "webdataset": (".tar", ".tar.gz", ".tgz", ".tar.zst"),
     "mds": (),
 }
-#: Extensions of further files that ``shardmill.Dataset`` reads.
-_READ_EXTENSIONS = (".csv", ".orc", ".json", ".mds")
+#: Extensions of files that ``shardmill.Dataset`` reads and that are not written by their name.
+READ_EXTENSIONS = (".csv", ".orc", ".json", ".mds")
 _ALIASES: dict[str, WrittenFormat] = {"array_record": "arrayrecord", "wds": "webdataset"}
 _ARRAYRECORD_CODECS = ("zstd", "brotli", "snappy", "none", "uncompressed")
 _PARQUET_CODECS = ("zstd", "snappy", "none")
@@ -51,17 +51,22 @@ def format_of(out: str, format: str | None) -> WrittenFormat:
             return name
     if not PurePath(out).suffix or out.endswith("/") or Path(out).is_dir():
         return "parquet"
+    if out.lower().endswith(READ_EXTENSIONS):
+        raise OptionError(
+            f"{out!r} has the extension of files that are read, but not written\n"
+            "hint: one file ends in .parquet, .jsonl, .tar or .array_record; a directory of shards has no extension"
+        )
     raise OptionError(f"the extension of {out!r} does not match a format\nhint: pass format=, one of {_NAMES}")
 
 
 def _refuse_extension(out: str, format: WrittenFormat) -> None:
     """Check that a directory of shards does not have the name of a file of another format."""
-    others = (*(extension for extensions in EXTENSIONS.values() for extension in extensions), *_READ_EXTENSIONS)
+    others = (*(extension for extensions in EXTENSIONS.values() for extension in extensions), *READ_EXTENSIONS)
     found = next((extension for extension in others if out.lower().endswith(extension)), None)
     if found is not None and not is_one_file(out, format):
         one = f"; one file ends in {EXTENSIONS[format][0]}" if EXTENSIONS[format] else ""
         raise OptionError(
-            f"{out!r} has the file extension {found}, but with format={format!r} it would be a directory of shards\n"
+            f"{out!r} has the file extension {found}, but as {format} it would be a directory of shards\n"
             f"hint: omit the extension for a directory{one}"
         )
 
