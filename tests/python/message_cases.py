@@ -151,6 +151,8 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "tokenizer object": lambda: sm.Tokenizer(pl),  # pyright: ignore[reportArgumentType]
     "tokenizer by the name of a repository": lambda: sm.Tokenizer("Qwen/Qwen3-0.6B"),
+    "tokenizer by the name of a model": lambda: sm.Tokenizer("gpt2"),
+    "tokenizer in a directory without one": lambda: sm.Tokenizer("mixed"),
     "partition key that is a column": lambda: sm.Dataset("hive", partitioning="hive"),
     "unknown partitioning": lambda: sm.Dataset(P, partitioning="x"),  # pyright: ignore[reportArgumentType]
     "index that lists more samples": lambda: read("mds"),
@@ -196,6 +198,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "member that is not UTF-8": lambda: read("latin.tar"),
     "record out of range": lambda: sm.arrayrecord.ArrayRecordReader("records.array_record").read([7]),
     "record of a data source out of range": lambda: sm.arrayrecord.ArrayRecordDataSource("records.array_record")[7],
+    "option of a record writer by name": lambda: sm.arrayrecord.ArrayRecordWriter("x.array_record", group_size=3),
     "option of a record reader": lambda: sm.arrayrecord.ArrayRecordReader("records.array_record", "x:1"),
     "closed record reader": lambda: closed_reader().read([0]),
     "damaged ArrayRecord": lambda: sm.arrayrecord.ArrayRecordReader("flipped.array_record").read([0]),
@@ -249,6 +252,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "audit that was not asked for": lambda: sm.Loader(P, output="numpy", rank=0, world_size=1).audit(),
     "epoch -1": lambda: sm.Loader(P, output="numpy", rank=0, world_size=1).set_epoch(-1),
     "index of a loader": lambda: sm.Loader(P, output="numpy", rank=0, world_size=1)[0],
+    "rank without world_size": lambda: with_environment(lambda: sm.Loader(P, rank=1)),
     "rank beyond the world": lambda: read(P, rank=2, world_size=2),
     "world_size without a rank": lambda: with_environment(lambda: sm.Loader(P, world_size=2)),
     "RANK without WORLD_SIZE": lambda: with_environment(lambda: sm.Loader(P), RANK="1"),
@@ -353,6 +357,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "row_group_size of text": lambda: ParquetSink("new", row_group_size="5"),  # pyright: ignore[reportArgumentType]
     "max_errors of text": lambda: job(max_errors="5"),
     "threads of text": lambda: job(run={"threads": "2"}),
+    "executor that is unknown": lambda: job(run={"executor": "dask"}),
     "workers without Ray": lambda: job(run={"workers": 2}),
     "output that exists": lambda: job(sink=ParquetSink("parts")),
     "output inside the input": lambda: job(sink=ParquetSink("in/out", mode="resume")),

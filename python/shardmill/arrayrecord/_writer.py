@@ -63,7 +63,9 @@ class ArrayRecordWriter:
         **ignored: Any,
     ) -> None:
         if ignored and strict:
-            raise TypeError(f"ArrayRecordWriter has no argument {next(iter(ignored))!r}")
+            raise TypeError(
+                f"ArrayRecordWriter has no argument {next(iter(ignored))!r}\nhint: options are a string, such as 'group_size:64,zstd:5'"
+            )
         if not isinstance(options, str):
             raise TypeError(f"options must be a string such as 'group_size:1,zstd:5', not {type(options).__name__}")
         _native.recorded_writer_options(options)

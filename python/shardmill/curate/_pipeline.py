@@ -174,7 +174,7 @@ class Pipeline:
             shardmill.CheckpointBusyError: If another process is running this job.
         """
         if executor not in ("local", "ray"):
-            raise OptionError(f'`executor` is {executor!r}; "local" or "ray"')
+            raise OptionError(f"executor must be one of 'local', 'ray', not {executor!r}")
         for name, value, owner in (("threads", threads, "local"), ("workers", workers, "ray")):
             if value is not None and executor != owner:
                 raise OptionError(f'`{name}` requires executor="{owner}"')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from shardmill._native import tokens as _native
@@ -18,7 +19,7 @@ from shardmill.storage._paths import served_path
 SpecialInText = Literal["text", "id", "raise"]
 
 #: The name of a repository of Hugging Face.
-_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+|[\w-]+", re.ASCII)
 
 #: Ids are stored in 32 bits.
 _HIGHEST_ID = 2**32 - 1
@@ -67,7 +68,7 @@ class Tokenizer:
     ) -> None:
         if not isinstance(path, str | os.PathLike):
             raise OptionError(
-                f"the tokenizer must be the path of a file or directory, got {type(path).__name__}"
+                f"the tokenizer must be the path of a file or directory, not {type(path).__name__}"
                 "\nhint: save it first: tokenizer.save_pretrained(directory), or tokenizer.save(file) with the tokenizers library"
             )
         if pattern is not None and not isinstance(pattern, str):
@@ -76,9 +77,9 @@ class Tokenizer:
         try:
             native = _native.Tokenizer.open(served_path(path), pattern, special)
         except NotFoundError as error:
-            if _REPOSITORY.fullmatch(str(path)) is None:
+            if Path(path).exists() or _REPOSITORY.fullmatch(str(path)) is None:
                 raise
-            hint = f"download it first: hf download {path} --local-dir DIR, and pass DIR"
+            hint = f"check the path, or download the repository first: hf download {path} --local-dir DIR, and pass DIR"
             raise NotFoundError(f"{str(error).partition(chr(10))[0]}\nhint: {hint}") from None
         self._set(native, pattern, special)
         if ignored := self._native.ignored:

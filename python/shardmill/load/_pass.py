@@ -37,7 +37,7 @@ class Position:
         """Return the error of the pass of this position, which a newer pass has superseded."""
         self.is_superseded = True
         return SupersededError(
-            "this iterator was superseded by a newer iterator of the same loader, or by load_state_dict()"
+            "this iterator was superseded by a newer iterator of the same loader, or by skip() or load_state_dict()"
             "\nhint: use one iterator at a time; for two concurrent passes, use two loaders"
         )
 

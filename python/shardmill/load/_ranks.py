@@ -34,8 +34,11 @@ def resolve(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if size < 1:
         raise OptionError(f"world_size must be at least 1, not {size}")
     if not 0 <= own < size:
-        missing = rank is None and world_size is None and "RANK" in os.environ and "WORLD_SIZE" not in os.environ
-        hint = "\nhint: RANK is set, but WORLD_SIZE is not; set both, or pass rank= and world_size=" if missing else ""
+        hint = ""
+        if rank is None and world_size is None and "RANK" in os.environ and "WORLD_SIZE" not in os.environ:
+            hint = "\nhint: RANK is set, but WORLD_SIZE is not; set both, or pass rank= and world_size="
+        elif world_size is None and size == 1:
+            hint = "\nhint: pass world_size= as well"
         raise OptionError(f"rank must be in [0, {size}), not {own}{hint}")
     return own, size
 

@@ -169,7 +169,9 @@ def parsed(state: Any) -> dict[str, Any]:
         ValueError: If it is not a valid state.
     """
     if not isinstance(state, dict) or "version" not in state:
-        raise CheckpointMismatchError("this is not the state of a Loader")
+        raise CheckpointMismatchError(
+            "this is not the state of a Loader\nhint: pass the dict that loader.state_dict() returned, not a checkpoint that contains it"
+        )
     if state["version"] != STATE_VERSION:
         raise CheckpointMismatchError(
             f"the state has version {state['version']}, but this version of shardmill reads version {STATE_VERSION}"

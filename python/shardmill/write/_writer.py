@@ -445,7 +445,10 @@ class Writer:
 
     def _mapping(self, row: Any) -> dict[str, Any]:
         if not isinstance(row, Mapping):
-            raise TypeError(f"a row of {self._format} must be a mapping of column to value, not {type(row).__name__}")
+            raise TypeError(
+                f"a row of {self._format} must be a mapping of column to value, not {type(row).__name__}\n"
+                "hint: write takes one row, write_rows a list of rows, and write_batch columns"
+            )
         return dict(row)
 
     def _with_cells(self, row: Mapping[str, Any]) -> dict[str, Any]:
