@@ -224,6 +224,7 @@ CASES: dict[str, Callable[[], Any]] = {
     ),
     "name of the marks of padded rows": lambda: read("names.parquet", tail="pad"),
     "null": lambda: read("nulls.parquet", columns=["n"]),
+    "column that a file lacks": lambda: read(["a.parquet", "nulls.parquet"]),
     "null list": lambda: read("nulls.parquet", columns=["l"]),
     "fill value of an unknown column": lambda: read(P, output=Output("numpy", nulls="fill", fill_values={"y": 1})),
     "fill value of another type": lambda: read(P, output=Output("numpy", nulls="fill", fill_values={"x": "a"})),

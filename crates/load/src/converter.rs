@@ -138,15 +138,18 @@ fn refuse_known_nulls(dataset: &Dataset, columns: &[usize], converter: &Converte
             continue;
         }
         for file in dataset.files() {
+            let is_image = dataset.has_images(column);
+            if file.lacks(column) && file.num_rows() > 0 {
+                return Err(Error::MissingNulls { column: field.name().clone(), path: file.path.clone(), is_image });
+            }
             // Statistics count deleted rows as well.
             let nulls = |known: &Statistics| -> u64 {
                 let blocks = known.null_counts.iter().enumerate().filter(|(block, _)| file.live_rows(*block).is_none());
                 blocks.filter_map(|(_, nulls)| *nulls).sum()
             };
-            let nulls = file.statistics(column, dataset.schema()).as_ref().map_or(0, nulls);
-            if nulls > 0 || (file.lacks(column) && file.num_rows() > 0) {
+            if file.statistics(column, dataset.schema()).as_ref().map_or(0, nulls) > 0 {
                 let (path, data_type) = (file.path.clone(), field.data_type().clone());
-                return Err(Error::KnownNulls { column: field.name().clone(), path, data_type, is_image: dataset.has_images(column) });
+                return Err(Error::KnownNulls { column: field.name().clone(), path, data_type, is_image });
             }
         }
     }

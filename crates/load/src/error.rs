@@ -65,6 +65,9 @@ pub enum Error {
     Null { column: String, path: String, row: u64, data_type: DataType, is_image: bool },
     #[error("Column `{column}` has nulls in `{path}`, which batches of torch and NumPy cannot hold")]
     KnownNulls { column: String, path: String, data_type: DataType, is_image: bool },
+    /// A column that other files have.
+    #[error("Column `{column}` is missing from `{path}`, so it is null there, which batches of torch and NumPy cannot hold")]
+    MissingNulls { column: String, path: String, is_image: bool },
     /// A list that is longer than the requested padding, with its position.
     #[error("Column `{column}` has {length} values in row {row} of `{path}`, and `pad` allows {limit}")]
     LongList { column: String, path: String, row: u64, length: usize, limit: usize },
@@ -162,10 +165,13 @@ impl Error {
             Self::Table(error) => error.hint(),
             Self::Columns(error) => error.hint(),
             Self::Packing(error) => error.hint(),
-            Self::Null { is_image: true, .. } | Self::KnownNulls { is_image: true, .. } => Some(
+            Self::Null { is_image: true, .. } | Self::KnownNulls { is_image: true, .. } | Self::MissingNulls { is_image: true, .. } => Some(
                 "Images(on_error=\"null\") fills such images, and a filter such as \"column is not null\" leaves them out; otherwise choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\"",
             ),
             Self::Null { .. } | Self::KnownNulls { .. } => Some("choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\""),
+            Self::MissingNulls { .. } => Some(
+                "select columns that all files have with columns=, or choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\"",
+            ),
             Self::LongList { .. } => Some(crate::columns::LONG_LIST),
             Self::ListLength { .. } => Some(crate::columns::LIST_LENGTH),
             Self::NoReplacement { .. } => Some("run `shardmill verify` on the data"),
