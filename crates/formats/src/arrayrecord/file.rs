@@ -49,7 +49,7 @@ impl ArrayRecordFile {
             return Err(not_whole("it is empty"));
         }
         if !size.is_multiple_of(BLOCK) || size / BLOCK < LEAST_BLOCKS {
-            return Err(not_whole("its size is not that of whole blocks of 64 KiB, two at least"));
+            return Err(not_whole("its size is not that of two or more whole blocks of 64 KiB"));
         }
         let mut scratch = Scratch::default();
         let postscript_offset = size - BLOCK;
