@@ -152,6 +152,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "tokenizer object": lambda: sm.Tokenizer(pl),  # pyright: ignore[reportArgumentType]
     "tokenizer by the name of a repository": lambda: sm.Tokenizer("Qwen/Qwen3-0.6B"),
     "tokenizer by the name of a model": lambda: sm.Tokenizer("gpt2"),
+    "tokenizer of an unknown type": lambda: sm.Tokenizer("lines.csv"),
     "tokenizer in a directory without one": lambda: sm.Tokenizer("mixed"),
     "partition key that is a column": lambda: sm.Dataset("hive", partitioning="hive"),
     "unknown partitioning": lambda: sm.Dataset(P, partitioning="x"),  # pyright: ignore[reportArgumentType]
@@ -198,6 +199,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "member that is not UTF-8": lambda: read("latin.tar"),
     "record out of range": lambda: sm.arrayrecord.ArrayRecordReader("records.array_record").read([7]),
     "record of a data source out of range": lambda: sm.arrayrecord.ArrayRecordDataSource("records.array_record")[7],
+    "text for a record key": lambda: sm.arrayrecord.ArrayRecordDataSource("records.array_record")["x"],  # pyright: ignore[reportArgumentType]
     "option of a record writer by name": lambda: sm.arrayrecord.ArrayRecordWriter("x.array_record", group_size=3),
     "option of a record reader": lambda: sm.arrayrecord.ArrayRecordReader("records.array_record", "x:1"),
     "closed record reader": lambda: closed_reader().read([0]),

@@ -95,7 +95,9 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NoTokenizer { .. } => Some("a tokenizer is tokenizer.json, tekken.json, a .tiktoken or a .model file".to_owned()),
+            Self::NoTokenizer { .. } | Self::UnknownType { .. } => {
+                Some("a tokenizer is tokenizer.json, tekken.json, a .tiktoken or a .model file".to_owned())
+            }
             Self::SeveralTokenizers { .. } => Some("pass the path of the file".to_owned()),
             Self::MissingOption { missing: "pattern", .. } => {
                 Some("pass pattern=\"gpt2\", \"cl100k\", \"o200k\" or the regular expression".to_owned())

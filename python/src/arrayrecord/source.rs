@@ -132,6 +132,6 @@ fn key_of(key: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     match key.extract::<u64>() {
         Ok(key) => Ok(Some(key)),
         Err(error) if error.is_instance_of::<PyOverflowError>(key.py()) => Ok(None),
-        Err(_no_number) => Err(PyTypeError::new_err(format!("a record key is a whole number, not {key}"))),
+        Err(_no_number) => Err(PyTypeError::new_err(format!("a record key is a whole number, not {}", key.repr()?))),
     }
 }
