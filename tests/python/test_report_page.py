@@ -84,6 +84,12 @@ def test_page_shows_documents_pictures_and_what_was_dropped(shards, tmp_path, si
     assert all(svg["aria-label"] for svg in page.attributes("svg") if svg.get("class") == "bar")
 
 
+def test_page_shows_the_number_of_threads(shards, tmp_path):
+    pipeline = Pipeline(source=WebDatasetSource(shards), sink=ParquetSink(tmp_path / "out"))
+    page = Page(pipeline.run(threads=3).write_html(tmp_path / "page.html"))
+    assert "at once3" in page.text
+
+
 @pytest.mark.parametrize("sink", [ParquetSink, WebDatasetSink])
 def test_text_of_the_data_set_never_becomes_markup(shards, tmp_path, sink):
     report = curated(shards, sink(tmp_path / "out"))

@@ -27,7 +27,7 @@ __all__ = ["write_page"]
 
 # Characters that HTML forbids, and lone surrogates, which UTF-8 cannot encode.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-_SETTINGS = ("input_path", "output_path", "stages", "executor", "workers", "mode", "on_materialize_error")
+_SETTINGS = ("input_path", "output_path", "stages", "executor", "at_once", "mode", "on_materialize_error")
 _PICTURE_BYTES = 3_000_000
 
 
