@@ -84,6 +84,15 @@ def test_truncated_tar_keeps_the_whole_samples_before_the_damage(tmp_path: Path,
     assert (metrics["quarantined_shards"], metrics["quarantined_samples"]) == (1, 0 if cut == "json" else 1)
 
 
+def test_sample_in_quarantine_does_not_change_the_types_of_the_others(tmp_path: Path, out: Any) -> None:
+    samples = [(f"{key}.json", {"images": [f"{key}.png"], "score": score}) for key, score in (("a", 3), ("b", "x"))]
+    path = write_tar(tmp_path / "in.tar", [("a.png", PNG), *samples, ("b.png", PNG)])
+    path.write_bytes(path.read_bytes()[: path.read_bytes().rindex(PNG) + 20])
+    outcome = curate(from_tar(path), to=out())
+    assert (ids(outcome), outcome.column("score", "metadata")) == (["a"], [3])
+    assert [item["member"] for item in outcome.report.quarantined] == ["b.json", "b.png"]
+
+
 def test_truncated_gzip_keeps_the_whole_samples(tmp_path: Path, out: Any) -> None:
     import random
 

@@ -35,6 +35,7 @@ pub(crate) struct Draft {
 pub(crate) struct SampleReader<'a> {
     pub archive: &'a Archive,
     pub options: &'a WebDatasetOptions,
+    /// Only the names: a sample that goes to quarantine does not change the types.
     pub columns: &'a mut Columns,
     /// Which of the lists occurred in the archive.
     pub lists: &'a mut NamedKeys,
@@ -146,7 +147,6 @@ impl SampleReader<'_> {
                 self.report.warn(format!("field `{field}` has another number of values than its sample has rows"));
             }
             for (row, value) in values.iter_mut().zip(list) {
-                self.columns.observe(column, &value);
                 row.push((column, value));
             }
         }
@@ -160,10 +160,7 @@ impl SampleReader<'_> {
             for field in fields {
                 let column = self.columns.number(field);
                 match object.get_mut(field).map(Value::take) {
-                    Some(value) => {
-                        self.columns.observe(column, &value);
-                        values.push((column, value));
-                    }
+                    Some(value) => values.push((column, value)),
                     None => self.report.warn(format!("field `{field}` is missing in a sample")),
                 }
             }
@@ -177,9 +174,7 @@ impl SampleReader<'_> {
                 self.report.drop_key(format!("key `{key}` has the name of a reserved column"));
                 continue;
             }
-            let column = self.columns.number(&key);
-            self.columns.observe(column, &value);
-            values.push((column, value));
+            values.push((self.columns.number(&key), value));
         }
         values
     }

@@ -67,7 +67,12 @@ fn read_archive(
         samples += 1;
         let mut reader = SampleReader { archive, options, columns, lists: &mut lists, report: context.report, is_located };
         match reader.read(member, file) {
-            Ok(draft) => drafts.push(draft),
+            Ok(draft) => {
+                for (column, value) in draft.rows.iter().flat_map(|(_, values)| values) {
+                    columns.observe(*column, value);
+                }
+                drafts.push(draft);
+            }
             Err(LocateError::Storage(error)) => return Err(error.into()),
             Err(LocateError::Row(reason)) => {
                 let (name, offset) = (Some(member.name.clone()), Some(member.offset));
