@@ -135,7 +135,6 @@ fn write_class(error: &WriteError) -> &'static str {
         WriteError::Storage(inner) => storage_class(inner),
         WriteError::Engine(inner) => engine_class(inner),
         WriteError::ArrayRecord(inner) => arrayrecord_class(inner),
-        WriteError::Parquet(inner) if inner.io_source().is_some() => "StorageError",
         WriteError::Parquet(_) | WriteError::NoRecords { .. } | WriteError::NullRecord { .. } | WriteError::Rows { .. } => "FormatError",
         WriteError::Columns { .. } | WriteError::NoJson(_) | WriteError::NoSample(_) => "FormatError",
         WriteError::OtherColumns { .. } | WriteError::OtherType { .. } => "FormatError",

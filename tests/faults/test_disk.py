@@ -1,6 +1,7 @@
 """Full disks and directories that refuse: a clear error that names the file, and no partial file under a final name."""
 
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -27,6 +28,20 @@ def test_full_disk_is_an_error_that_names_the_file(kind, shards, small_disk) -> 
     assert "hint: the disk is full" in outcome["message"]
     assert staging(small_disk / "out") == []
     assert_whole(small_disk / "out")
+
+
+@pytest.mark.parametrize("format", ["parquet", "mds", "webdataset", "jsonl"])
+def test_full_disk_of_a_writer_is_an_error_of_the_disk_in_every_format(format, small_disk) -> None:
+    text = random.Random(1).randbytes(1 << 20).hex()
+    with (
+        pytest.raises(
+            sm.StorageError, match=r"^Failed to write `.*`: No space left.*\nhint: the disk is full"
+        ) as raised,
+        sm.Writer(small_disk / "out", format=format) as writer,
+    ):
+        writer.write_rows({"txt": text[number:]} for number in range(40))
+    assert str(small_disk / "out") in str(raised.value)
+    assert not (small_disk / "out").exists()
 
 
 def test_disk_that_is_full_from_the_start_takes_no_file(shards, small_disk) -> None:

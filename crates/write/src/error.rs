@@ -14,7 +14,7 @@ pub enum Error {
     #[error(transparent)]
     ArrayRecord(#[from] shardmill_formats::arrayrecord::Error),
     #[error(transparent)]
-    Parquet(#[from] shardmill_formats::parquet::Error),
+    Parquet(shardmill_formats::parquet::Error),
     #[error(transparent)]
     Mds(#[from] shardmill_formats::mds::Error),
     #[error(transparent)]
@@ -49,6 +49,12 @@ pub enum Error {
     /// Its threads and half of its data are in the other process.
     #[error("The writer of `{path}` was made in another process")]
     Forked { path: String },
+}
+
+impl From<shardmill_formats::parquet::Error> for Error {
+    fn from(error: shardmill_formats::parquet::Error) -> Self {
+        error.into_storage().map_or_else(Self::Parquet, Self::Storage)
+    }
 }
 
 impl Error {

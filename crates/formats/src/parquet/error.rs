@@ -67,7 +67,10 @@ impl Error {
     }
 
     /// The storage error, if it is the only cause. A file that ends early may be damaged, so that is excluded.
-    pub(crate) fn into_storage(self) -> Result<StorageError, Self> {
+    ///
+    /// # Errors
+    /// This error, if it has another cause.
+    pub fn into_storage(self) -> Result<StorageError, Self> {
         match self {
             Self::Footer { path, source } => storage_of(source).map_err(|source| Self::Footer { path, source }),
             Self::Index { path, row_group, source } => storage_of(source).map_err(|source| Self::Index { path, row_group, source }),
@@ -75,6 +78,10 @@ impl Error {
             Self::Page { path, row_group, column, page, offset, source } => {
                 storage_of(source).map_err(|source| Self::Page { path, row_group, column, page, offset, source })
             }
+            Self::Write { path, source } => match io_of(source) {
+                Ok(source) => Ok(StorageError::Write { path, source }),
+                Err(source) => Err(Self::Write { path, source }),
+            },
             error => Err(error),
         }
     }
@@ -85,6 +92,11 @@ impl Error {
         let Self::Write { source: ParquetError::External(source), .. } = self else { return None };
         source.downcast_ref()
     }
+}
+
+fn io_of(source: ParquetError) -> Result<std::io::Error, ParquetError> {
+    let ParquetError::External(inner) = source else { return Err(source) };
+    inner.downcast::<std::io::Error>().map(|error| *error).map_err(ParquetError::External)
 }
 
 fn storage_of(source: ParquetError) -> Result<StorageError, ParquetError> {
