@@ -200,7 +200,7 @@ def test_counts_that_cannot_be_kept_are_a_warning_and_not_said_to_be_stored(
     ("options", "told"),
     [
         (["--column", "text,id"], "hint: pass --separator the text between them"),
-        (["--messages", "text"], "hint: pass --chat-template"),
+        (["--messages", "text"], "hint: set --chat-template to"),
         (["--labels", "assistant"], "--labels assistant is for messages"),
         (["--column", "maybe"], "hint: --nulls fill makes it a row without tokens"),
     ],

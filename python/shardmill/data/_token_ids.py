@@ -21,7 +21,7 @@ def token_id_of(name: str, value: str | int | bool | None, tokenizer: Tokenizer,
     if value is True:
         if named is None:
             raise OptionError(
-                f"the directory of the tokenizer does not name its {name}\nhint: pass {name}= the token, or its id"
+                f"the directory of the tokenizer does not name its {name}\nhint: set {name}= to the token, or to its id"
                 + _special_tokens(tokenizer)
             )
         return tokenizer.token_id(named)

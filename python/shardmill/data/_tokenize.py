@@ -389,7 +389,7 @@ class Tokenize:
                 raise OptionError("special_in_text='text' is not for messages, whose template writes special tokens")
             if self._template is None:
                 raise OptionError(
-                    "the directory of the tokenizer has no chat template\nhint: pass chat_template= the template, or a Path to it"
+                    "the directory of the tokenizer has no chat template\nhint: set chat_template= to the template, or to the Path of its file"
                 )
 
     def _check_template(self) -> None:
