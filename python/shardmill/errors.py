@@ -137,7 +137,7 @@ class ClosedError(Error, RuntimeError):
 
 
 class SupersededError(Error, RuntimeError):
-    """An iterator of a loader was continued after a newer one was created or a state was loaded.
+    """An iterator of a loader was continued after a newer one was created, steps were skipped, or a state was loaded.
 
     Its batches would not be counted in the state. Use the newest iterator, or a second ``Loader``.
     """
