@@ -61,8 +61,9 @@ def error_index() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error of shardmill derives from `shardmill.Error` and from a builtin exception.",
+        "Every exception class of shardmill derives from `shardmill.Error` and from a builtin exception.",
         "The message says what failed, where, and after `hint:` what to do. It never contains a secret.",
+        "Wrong calls, such as an unknown keyword argument, raise a plain `TypeError`, and a missing package raises an `ImportError`.",
     ]
     module = ast.parse((ROOT / "python/shardmill/errors.py").read_text(encoding="utf-8"))
     for node in module.body:
@@ -90,7 +91,8 @@ def command_reference() -> str:
         "Data is written to stdout, messages to stderr.",
         "Exit codes: 0 success; 1 an error, or problems were found; 2 wrong usage; 130 interrupted.",
     ]
-    for context in _contexts(click.Context(shardmill, info_name="shardmill", max_content_width=110)):
+    settings = shardmill.context_settings | {"max_content_width": 110}
+    for context in _contexts(click.Context(shardmill, info_name="shardmill", **settings)):
         level = "##" + "#" * context.command_path.count(" ")
         lines += ["", f"{level} {context.command_path}", "", "```text", context.get_help(), "```"]
     return "\n".join(lines) + "\n"

@@ -49,6 +49,12 @@ def test_every_command_is_in_the_reference(site):
     assert {f"shardmill-{name}" for name in command.list_commands(context)} - anchors == set()
 
 
+def test_reference_shows_the_help_of_commands_as_they_print_it_and_whole(site):
+    text = (site / "reference" / "cli.html").read_text(encoding="utf-8")
+    assert "-h, --help" in text
+    assert not re.search(r"^ {2}\w.*\.\.\.$", text, re.MULTILINE)
+
+
 def test_no_page_shows_markup_that_was_not_rendered(site):
     for page in site.glob("**/*.html"):
         body = re.sub(r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -24,7 +24,9 @@ def command() -> None:
 @command.command(name="info")
 @_directory
 def info(cache_dir: str | None) -> int:
-    """List the cached objects, most recently used first: bytes on disk, full size, minutes since last use, path.
+    """List the cached objects, most recently used first.
+
+    The columns are bytes on disk, full size, minutes since last use, and path.
 
     \b
     Example:

@@ -36,7 +36,9 @@ _json = click.option("--json", "as_json", is_flag=True, help="Write everything a
 @_json
 @storage_option
 def inspect_command(path: str, as_json: bool) -> int:
-    """Show which job the checkpoint PATH belongs to, its progress, and who is working on it. Nothing is changed.
+    """Show the job of the checkpoint PATH and its progress.
+
+    Also shows who is working on it. Nothing is changed.
 
     \b
     Example:
@@ -69,10 +71,10 @@ def inspect_command(path: str, as_json: bool) -> int:
 @_json
 @storage_option
 def verify_command(path: str, as_json: bool) -> int:
-    """Compare every output of the checkpoint PATH with its record: existence, length and content.
+    """Compare the outputs of the checkpoint PATH with its records.
 
-    Exit code 1 means that a file has a problem, or that the checkpoint itself is damaged. A missing record is detected by its ids and by the
-    plan.
+    Outputs must exist, and have the recorded length and content. Exit code 1 means that a file has a problem, or that the checkpoint itself
+    is damaged. A missing record is detected by its ids and by the plan.
 
     \b
     Example:
@@ -104,11 +106,11 @@ def verify_command(path: str, as_json: bool) -> int:
 @_json
 @storage_option
 def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
-    """Find missing or damaged outputs and parts of the checkpoint PATH, and reopen their splits.
+    """Reopen splits with missing or damaged outputs or records.
 
-    The next run of the job processes these splits again. Damaged files that it can recreate are removed. Files whose input is
-    missing or changed are moved to a directory of the checkpoint. OUTPUT is a single output, to check only that one, or the directory of
-    the outputs, if they were moved. A running job is rejected.
+    PATH is the checkpoint. The next run of the job processes these splits again. Damaged files that it can recreate are removed. Files
+    whose input is missing or changed are moved to a directory of the checkpoint. OUTPUT is a single output, to check only that one, or
+    the directory of the outputs, if they were moved. A running job is rejected.
 
     \b
     Example:
@@ -152,7 +154,9 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
 @click.option("--output", metavar="DIR", help="The new directory of the outputs.")
 @storage_option
 def relocate_command(path: str, inputs: tuple[str, ...], output: str | None) -> int:
-    """Set the new paths of the inputs and outputs of the checkpoint PATH, if they were moved separately.
+    """Set the new paths of inputs and outputs that were moved.
+
+    PATH is the checkpoint. If it was moved together with them, run the job with the new paths instead.
 
     \b
     Example:
@@ -170,7 +174,9 @@ def relocate_command(path: str, inputs: tuple[str, ...], output: str | None) -> 
 @_path
 @storage_option
 def compact_command(path: str) -> int:
-    """Merge the records of all runs of the checkpoint PATH into one file. A running job is rejected.
+    """Merge the records of all runs into one file.
+
+    PATH is the checkpoint. A running job is rejected.
 
     \b
     Example:
