@@ -44,6 +44,13 @@ def test_parquet_tells_codecs_row_groups_and_rows(tmp_path: Path) -> None:
     assert file.damage == []
 
 
+def test_columns_of_long_types_are_aligned(tmp_path: Path) -> None:
+    times = pa.array([1], pa.timestamp("us", "Europe/Berlin"))
+    pq.write_table(pa.table({"id": [1], "time": times}), tmp_path / "a.parquet")
+    first, second = str(inspect(tmp_path / "a.parquet")).splitlines()[-2:]
+    assert first.index("snappy") == second.index("snappy")
+
+
 def test_table_whose_columns_only_have_the_names_of_documents_is_counted_as_rows(tmp_path: Path) -> None:
     table = pa.table({"sample_id": ["a", "a"], "position": [0.5, 1.5], "modality": [["text"], ["image"]]})
     pq.write_table(table, tmp_path / "x.parquet")

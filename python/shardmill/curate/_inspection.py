@@ -194,8 +194,8 @@ def _page(file: FileInspection) -> list[str]:
     lines += _row_groups(file)
     if file.columns:
         lines.append("  columns")
-        width = max(len(column["name"]) for column in file.columns)
-        lines += [f"    {column['name']:{width}}  {_column(column)}".rstrip() for column in file.columns]
+        columns = aligned([_column(column) for column in file.columns], to_the_right=[False, False, False, True])
+        lines += [f"    {column}" for column in columns]
     if file.texts:
         lines.append("  first texts")
         lines += [f"    {text['sample']} [{text['position']}]  {_line(text['text'])}" for text in file.texts]
@@ -288,11 +288,10 @@ def _row_groups(file: FileInspection) -> list[str]:
     return [f"  row groups  {len(rows):,} of {spread}"]
 
 
-def _column(column: dict[str, Any]) -> str:
-    if column["stored_bytes"] is None:
-        return column["data_type"]
-    codecs = "/".join(column["codecs"])
-    return f"{column['data_type']:12}  {codecs:8}  {size_text(column['stored_bytes'])}"
+def _column(column: dict[str, Any]) -> tuple[str, str, str, str]:
+    stored = column["stored_bytes"]
+    codecs, size = ("", "") if stored is None else ("/".join(column["codecs"]), size_text(stored))
+    return column["name"], column["data_type"], codecs, size
 
 
 def _damage(damage: dict[str, Any]) -> str:
