@@ -14,6 +14,7 @@ from shardmill._native.columns import rows_of
 from shardmill._option_values import checked_schema, checked_seed, listed, whole
 from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, warn_of_stall
+from shardmill._terminal import counted
 from shardmill._threads import checked_threads
 from shardmill._unknown_options import DATASET, DATASET_ATTRIBUTES, ITERATE, explains, unknown_attribute
 from shardmill._warnings import warn_caller
@@ -430,7 +431,7 @@ class Dataset(ArrowRows):
                 native.stop()
 
     def __repr__(self) -> str:
-        files = f"{len(self._native.files)} {self.format} files" if self._native.files else "no files"
+        files = counted(len(self._native.files), f"{self.format} file") if self._native.files else "no files"
         return f"Dataset({', '.join(self._paths)}: {files})"
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -53,7 +53,9 @@ def test_warning_about_paths_is_at_the_line_that_passed_them(data, open_it):
         assert [warning.filename for warning in caught] == [__file__]
 
 
-def test_empty_directory_is_shown_without_a_format(tmp_path):
+def test_empty_directory_is_shown_without_a_format(data, tmp_path):
+    assert repr(sm.Dataset(data)) == f"Dataset({data}: 1 parquet file)"
+    (data / "ten.parquet").unlink()
     with pytest.warns(UserWarning, match="no data files"):
         assert repr(sm.Dataset(tmp_path)) == f"Dataset({tmp_path}: no files)"
 
