@@ -180,6 +180,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "filter of a column that is not boolean": lambda: sm.Dataset(P, filter="x"),
     "filter that compares constants of two types": lambda: sm.Dataset(P, filter="1 = '1'"),
     "filter with a wide character": lambda: sm.Dataset(P, filter="s = '日本' x"),
+    "filter with a space in a name": lambda: sm.Dataset(P, filter="row id > 3"),
+    "filter with an unknown operator": lambda: sm.Dataset(P, filter=[("x", "=>", 1)]),
     "filter without parentheses": lambda: sm.col("x") > 1 & sm.col("x"),
     "number for a filter": lambda: sm.Dataset(P, filter=5),  # pyright: ignore[reportArgumentType]
     # Text files.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from shardmill.errors import OptionError
 from shardmill.expressions._conditions import Condition, Expression, combined, condition
 from shardmill.expressions._text import parse_filter
 from shardmill.expressions._values import col
@@ -20,8 +21,7 @@ def expression_of(value: Any) -> Expression:
 
     Raises:
         TypeError: If ``value`` is anything else.
-        OptionError: If a string is not a valid filter. The message shows the position.
-        ValueError: If an operator is unknown, or a list has another form.
+        OptionError: If a string is not a valid filter, with its position; if an operator is unknown, or a list has another form.
         UnsupportedExpressionError: If a ``pyarrow.compute`` function has no counterpart.
     """
     if isinstance(value, Condition):
@@ -36,7 +36,7 @@ def expression_of(value: Any) -> Expression:
     if not isinstance(value, list):
         raise TypeError(f"a filter must be an expression, a str or a list of (column, op, literal), not {value!r}")
     if not value:
-        raise ValueError("an empty list is not a filter")
+        raise OptionError("an empty list is not a filter")
     if isinstance(value[0], list):
         return combined("or", [expression_of(part) for part in value])
     return combined("and", [_condition(part) for part in value])
@@ -44,12 +44,12 @@ def expression_of(value: Any) -> Expression:
 
 def _condition(part: Any) -> Expression:
     if not (isinstance(part, tuple) and len(part) == 3):
-        raise ValueError(f"a condition must be (column, op, literal), not {part!r}")
+        raise OptionError(f"a condition must be (column, op, literal), not {part!r}")
     name, op, value = part
     if op == "in":
         return col(name).is_in(value)
     if op == "not in":
         return ~col(name).is_in(value)
     if op not in _OPERATORS:
-        raise ValueError(f"unknown operator {op!r}; use one of {', '.join(sorted(_OPERATORS | {'in', 'not in'}))}")
+        raise OptionError(f"unknown operator {op!r}; use one of {', '.join(sorted(_OPERATORS | {'in', 'not in'}))}")
     return col(name).compare("==" if op == "=" else op, value)

@@ -100,7 +100,10 @@ class _Parser:
     def parse(self) -> Expression:
         expression = self._condition(self._or, 0)
         if self._next < len(self._tokens):
-            self._fail("`and` or `or` is expected")
+            hint = ""
+            if self._next == 1 and self._peek()[0] == "word":
+                hint = f'; a name with spaces takes double quotes: "{self._tokens[0][1]} {self._peek()[1]}"'
+            self._fail(f"`and` or `or` is expected{hint}")
         return expression
 
     # Each method parses operators that bind at least as tightly as its name says. Whether the result is a condition or a value is known only
