@@ -36,7 +36,7 @@ class ErrorPolicy:
             because its elements cannot be separated.
 
     Raises:
-        ValueError: If a policy is unknown, or ``max_rows`` is given and ``rows`` is ``"raise"``.
+        ValueError: If a policy is unknown, ``max_rows`` is a float above 1, or it is given and ``rows`` is ``"raise"``.
 
     Examples:
         >>> import shardmill as sm
@@ -56,6 +56,10 @@ class ErrorPolicy:
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) >= 0):
             raise OptionError(
                 f"ErrorPolicy.max_rows must be a count of rows, or a fraction of them such as 0.001, not {limit!r}"
+            )
+        if limit is not None and not isinstance(limit, Integral) and limit > 1:
+            raise OptionError(
+                f"ErrorPolicy.max_rows={limit!r} is a fraction above 1\nhint: a count of rows is an integer"
             )
         if isinstance(limit, Integral):
             object.__setattr__(self, "max_rows", int(limit))

@@ -67,6 +67,8 @@ def configure(path: PathLike, storage_options: Any) -> None:
         >>> sm.storage.configure("s3://bucket", {"region": "eu-central-1", "skip_signature": True})
     """
     plain = text_of(path)
+    if _native.is_local(plain):
+        raise OptionError(f"storage_options are for object stores; {plain!r} is local")
     options = storage_options_of(plain, storage_options)
     try:
         _native.configure(plain, options.texts, options.credentials, options.files)
