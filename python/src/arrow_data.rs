@@ -68,8 +68,9 @@ impl ArrowArrays {
         };
         let Some(get_next) = stream.get_next else { return Ok(None) };
         let mut array = FFI_ArrowArray::empty();
+        // The producer may wait for threads that need the interpreter, such as those of a file system that is written in Python.
         // SAFETY: the stream is not released, and it may be called by one thread at a time.
-        let code = unsafe { get_next(stream, &raw mut array) };
+        let code = Python::attach(|py| py.detach(|| unsafe { get_next(stream, &raw mut array) }));
         if code != 0 {
             return Err(ArrowError::CDataInterface(last_error(stream, code)));
         }

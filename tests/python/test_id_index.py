@@ -6,6 +6,8 @@ import datetime
 import decimal
 import logging
 import multiprocessing
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -163,6 +165,33 @@ def test_streams_and_lists_of_batches_are_read() -> None:
         table.to_batches()[0],
     ):
         assert len(build(data)) == 100
+
+
+def test_stream_whose_file_system_is_written_in_python_is_read(directory: Path) -> None:
+    files = [str(directory / f"{number}.parquet") for number in range(3)]
+    for file in files:
+        pq.write_table(pa.table({"id": [file]}), file)
+    program = """
+import sys, time
+import fsspec
+import pyarrow.dataset
+from pyarrow.fs import FSSpecHandler, PyFileSystem
+import shardmill as sm
+
+class Slow(FSSpecHandler):
+    def open_input_file(self, path):
+        time.sleep(0.5)
+        return super().open_input_file(path)
+
+data = pyarrow.dataset.dataset(sys.argv[1:], filesystem=PyFileSystem(Slow(fsspec.filesystem("file"))))
+rows = data.scanner(fragment_readahead=1).to_reader()
+print(len(sm.resume.IdIndex.build(rows, "id", path="done.ids")))
+"""
+    # In its own process: a reader that holds the interpreter while it waits never ends.
+    run = subprocess.run(
+        [sys.executable, "-c", program, *files], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout == "3\n"
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "csv", "jsonl"])
