@@ -1,8 +1,9 @@
 """Encoded images to batches of pixels: shardmill beside DataLoader with PIL, torchvision, OpenCV, SPDL and LitData, on the same photographs.
 
 Every system makes batches ``[64, 3, 224, 224]`` of uint8 from JPEG in memory or in the page cache: the shorter side is resized to 224,
-the center is cropped. Imports are not timed. In the scenario ``memory``, the batches are NumPy arrays and torch is not imported; in the
-scenario ``blur``, images are judged by the variance of their Laplacian.
+the center is cropped. SPDL has less to resize: its longer side becomes 224, the rest is padded, and two threads make batches of 32 each.
+Imports are not timed. In the scenario ``memory``, the batches are NumPy arrays and torch is not imported; in the scenario ``blur``, images
+are judged by the variance of their Laplacian.
 """
 
 from __future__ import annotations
@@ -262,7 +263,7 @@ def loader_opencv(options: ImageOptions) -> Metrics:
 
 
 def loader_spdl(options: ImageOptions) -> Metrics:
-    """SPDL's threads: decode, scale by FFmpeg, batch."""
+    """SPDL's threads: decode, scale and pad by FFmpeg, batch."""
     import spdl.io  # pyright: ignore - of the peer
     from spdl.pipeline import PipelineBuilder  # pyright: ignore - of the peer
 
