@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,7 @@ import pytest
 # The benchmarks are not a part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks import checkpoint, gate, id_index, loader, safety, streaming, tables, tokens
+from benchmarks import checkpoint, gate, id_index, images, loader, safety, streaming, tables, tokens
 from benchmarks.checkpoint_data import SetOptions, check_ids, expected_ids
 from benchmarks.checkpoint_data import write_set as write_ids
 from benchmarks.clock import Pass, check, timed_pass
@@ -298,3 +299,14 @@ def test_gate_refuses_systems_with_different_results(monkeypatch):
     monkeypatch.setattr(gate, "RATIOS", [lambda _: gate.Ratio("sum", "sum", 0, lambda: 1, lambda: 2)])
     with pytest.raises(AssertionError, match="the results of shardmill and sum differ"):
         gate.main()
+
+
+def test_core_time_of_a_pass_includes_its_worker_processes(tmp_path):
+    program = "import time\nwhile time.process_time() < 0.5: pass"
+
+    def one_pass():
+        subprocess.run([sys.executable, "-c", program], check=True)
+        yield np.zeros((2, 3, 224, 224), np.uint8)
+
+    metrics = images._passes(images.ImageOptions(out=tmp_path, data=tmp_path, epochs=1), one_pass)
+    assert metrics["core_ms"] >= 250
