@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,8 @@ pytest.importorskip("ray")
 pytest.importorskip("PIL")
 pytest.importorskip("pyarrow")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import ray
 from documents import digests, write_shards, write_tar
 from shardmill import errors
@@ -30,11 +33,14 @@ from shardmill.curate import (
     Map,
     ParquetSink,
     Pipeline,
+    TableSource,
     WebDatasetSink,
     WebDatasetSource,
 )
-from shardmill.curate._ray_executor import Outcome, _packed
+from shardmill.curate._ray_executor import Outcome, SplitRunner, _packed
+from shardmill.curate._resumption import Resumption
 from shardmill.integrations._ray_tasks import connected, run_splits
+from shardmill.resume import Checkpoint
 
 # Workers cannot import a test module.
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -226,6 +232,24 @@ def test_lost_worker_is_repeated(cluster, tmp_path):
         return split
 
     assert [result for _index, result in run_splits(dies_once, ["x"], workers=1)] == ["x"]
+
+
+def test_index_that_another_job_has_merged_is_made_again(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        pq.write_table(pa.table({"id": [f"{number}-a", f"{number}-b"]}), tmp_path / f"in/{number}.parquet")
+    pq.write_table(pa.table({"id": ["0-a", "1-a"]}), tmp_path / "done.parquet")
+    checkpoint = Checkpoint(tmp_path / "state", id_column="id", done=tmp_path / "done.parquet")
+    source, sink = TableSource(tmp_path / "in", files_per_partition=1), ParquetSink(tmp_path / "out")
+    job = Pipeline(source=source, stages=[], sink=sink, checkpoint=checkpoint)
+    with Resumption(job, checkpoint, progress=False) as resumption:
+        runner = SplitRunner(job, resumption.plan)
+        for split in resumption.splits:
+            assert json.loads(runner(split).report())["output"]["rows"] == 1
+            for index in (tmp_path / "cache").rglob("*.ids"):
+                index.unlink()
+    assert sorted(pq.read_table(tmp_path / "out")["id"].to_pylist()) == ["0-b", "1-b"]
 
 
 def test_task_that_raises_is_an_error_with_a_hint(cluster):

@@ -87,6 +87,7 @@ class SplitRunner:
         # Relative paths refer to the same files as on the driver; output names are derived from them.
         self._directory = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
         self._landmarks: list[Landmark] = []
+        self._options: str | None = None
 
     @contextmanager
     def landmarks(self) -> Iterator[None]:
@@ -112,10 +113,16 @@ class SplitRunner:
             landmark.require()
         return True
 
-    @cached_property
+    @property
     def _checkpoint(self) -> str | None:
-        """Return the checkpoint options, computed once per worker process: an index may have to be built, and its source files are checked."""
-        return None if self._plan is None else self._plan.options()
+        """Return the checkpoint options.
+
+        They are computed once per worker process, because an index may have to be built, and its source files are checked; and again if another
+        job has merged an index since.
+        """
+        if self._plan is not None and (self._options is None or not _has_indexes(self._options)):
+            self._options = self._plan.options()
+        return self._options
 
     def __call__(self, split: str) -> Outcome:
         """Run one split. An exception becomes part of the outcome, except for a request to stop."""
@@ -139,6 +146,10 @@ class SplitRunner:
             return Outcome(failure=_packed(located(errors.StorageError(str(error)))))
         except Exception as error:
             return Outcome(failure=_packed(error))
+
+
+def _has_indexes(options: str) -> bool:
+    return all(all(map(os.path.exists, paths)) for paths in json.loads(options)["indexes"].values())
 
 
 @dataclass(frozen=True)
