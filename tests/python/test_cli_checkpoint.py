@@ -73,6 +73,18 @@ def test_verify_reports_a_record_that_is_damaged_or_missing(job, damage, problem
     assert counts == "1 split, 1 file: 1 problem"
 
 
+@pytest.mark.parametrize("command", ["verify", "repair"])
+def test_name_with_control_characters_is_shown_escaped(tmp_path, command):
+    job = Job(tmp_path / "a\x1b[31m")
+    job.write_numbers()
+    job.run()
+    lost = min(job.out.iterdir())
+    lost.unlink()
+    told = shardmill("checkpoint", command, job.state).stdout.splitlines()[0]
+
+    assert told == f"{lost}: it is missing".replace("\x1b", r"\u001b")
+
+
 @pytest.mark.parametrize("command", ["inspect", "verify", "compact", "repair"])
 @pytest.mark.parametrize("place", ["nowhere", "in"])
 def test_directory_without_a_checkpoint_is_an_error_that_makes_nothing(job, tmp_path, command, place):

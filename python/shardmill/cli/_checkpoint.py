@@ -132,7 +132,7 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         for problem in found["problems"]:
-            click.echo(f"{problem['path']}: {problem['problem']}")
+            click.echo(escape(f"{problem['path']}: {problem['problem']}"))
     reopened = counted(len(found["reopened"]), "split")
     told = f"{counted(len(found['problems']), 'problem')}, {reopened} will be processed again by the next run"
     click.echo(told if found["problems"] else "no problems", err=True)
