@@ -73,3 +73,14 @@ def test_the_committed_chart_and_table_are_those_of_the_summaries(tmp_path):
     overview.draw(overview.COMPARISONS, tmp_path / "ratios.svg")
     assert (tmp_path / "ratios.svg").read_bytes() == overview.CHART.read_bytes()
     assert overview.table(overview.COMPARISONS) in overview.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("better", "option"), [("higher", "2 threads"), ("lower", "1 thread")])
+def test_option_of_a_peer_is_the_one_of_its_best_figure(monkeypatch, better, option):
+    entries = {name: {"metrics": {"x": [value]}} for name, value in (("own", 8.0), ("one", 2.0), ("two", 4.0))}
+    entries["failed"] = {"metrics": {}}
+    monkeypatch.setattr(overview, "_summary", lambda _name: {"entries": entries})
+    theirs = {("failed", "x"): "no threads", ("one", "x"): "1 thread", ("two", "x"): "2 threads"}
+    compared = overview.Comparison(work="w", peer="p", summary="s", ours=(("own", "x"),), theirs=theirs, better=better)
+    assert compared.option() == option
+    assert compared.values() == (8.0, 4.0 if better == "higher" else 2.0)
