@@ -164,6 +164,20 @@ def test_input_and_output_that_were_moved_apart_are_found_after_relocate(tmp_pat
     assert not job.out.exists()
 
 
+@pytest.mark.parametrize("names", [("in[1]", "moved"), ("in", "x?y"), ("a*b", "c[2]")], ids=" to ".join)
+def test_moved_input_whose_name_looks_like_a_pattern_is_not_read_again(tmp_path, names):
+    job = Job(tmp_path)
+    job.source = tmp_path / names[0]
+    job.source.mkdir(exist_ok=True)
+    expected = job.write_numbers()
+    job.run(id_column=None)
+    job.source = job.source.rename(tmp_path / names[1])
+    Checkpoint(job.state).relocate(input=job.source)
+
+    assert job.run(id_column=None).splits == []
+    job.assert_ids(expected)
+
+
 def test_place_that_does_not_exist_and_input_as_output_are_refused(tmp_path):
     job = Job(tmp_path)
     job.write_numbers()

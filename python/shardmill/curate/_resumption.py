@@ -23,7 +23,7 @@ from shardmill._threads import available_cores
 from shardmill.curate._placement import refuse_inside_input
 from shardmill.errors import CheckpointBusyError, CheckpointMismatchError, Error, FormatError, OptionError
 from shardmill.resume._checkpoint import is_file
-from shardmill.storage._paths import absolute, is_remote, real
+from shardmill.storage._paths import absolute, is_remote, real, root_of
 
 if TYPE_CHECKING:
     from shardmill._native.resume import IdIndex
@@ -264,7 +264,7 @@ class Resumption:
         journal = {
             "path": self._path,
             "fingerprint": fingerprint(self._pipeline, self._checkpoint, self._imports),
-            "inputs": [real(path) for path in self._pipeline.source.paths()],
+            "inputs": [root_of(path) for path in self._pipeline.source.paths()],
             "output": real(self._output),
             "reprocesses_changed": self._checkpoint.changed_input == "reprocess",
             "knows_ids": bool(self._checkpoint._id_columns),

@@ -15,7 +15,7 @@ from shardmill._sizes import byte_count
 from shardmill._unknown_options import explains
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._configure import configure_all, refuse_keys, shown
-from shardmill.storage._paths import is_remote, path_list, path_of, real, served_path
+from shardmill.storage._paths import is_remote, path_list, path_of, real, root_of, served_path
 
 NullIds = Literal["raise", "always_process"]
 DuplicateIds = Literal["count", "strict"]
@@ -164,7 +164,8 @@ class Checkpoint:
             )
         if target is not None and target in (inputs or []):
             raise OptionError(f"`{target}` is the input; the outputs of a job need a separate directory")
-        journal.relocate(self._state_directory, inputs=inputs, output=target)
+        roots = None if inputs is None else [root_of(path) for path in inputs]
+        journal.relocate(self._state_directory, inputs=roots, output=target)
 
     @property
     def _state_directory(self) -> str:

@@ -79,6 +79,13 @@ def real(path: PathLike) -> str:
     return plain.rstrip("/") if is_remote(plain) else os.path.realpath(plain)
 
 
+def root_of(path: PathLike) -> str:
+    """Return ``real(path)``; with a slash at the end if it exists, but looks like a pattern."""
+    root = real(path)
+    is_literal = not is_remote(root) and any(mark in root for mark in "*?[") and os.path.exists(root)  # noqa: PTH110 - a string
+    return f"{root}/" if is_literal else root
+
+
 def is_remote(path: PathLike) -> bool:
     """Return whether ``path`` is accessed over a network.
 

@@ -64,8 +64,8 @@ impl Places {
         }
         // The input may be the file itself.
         let of_file = |(root, first): (&String, &String)| {
-            let rest = source.strip_prefix(root.as_str())?;
-            (rest.starts_with('#') || rest.starts_with("::")).then(|| format!("{first}{rest}"))
+            let rest = source.strip_prefix(without_slash(root))?;
+            (rest.starts_with('#') || rest.starts_with("::")).then(|| format!("{}{rest}", without_slash(first)))
         };
         self.inputs.iter().zip(&self.first_inputs).find_map(of_file).unwrap_or_else(|| source.to_owned())
     }
@@ -94,12 +94,19 @@ fn below(roots: &[String], stored: &str) -> Option<String> {
     Some(format!("{}{rest}", fixed_part(roots.get(number.parse::<usize>().ok()?)?)))
 }
 
-/// The part of a root before any pattern.
+/// The part of a root before any pattern. A root that ends with a slash has none, whatever characters are in it.
 fn fixed_part(root: &str) -> &str {
+    if let Some(path) = root.strip_suffix('/') {
+        return path;
+    }
     match root.find(['*', '?', '[']) {
         Some(star) => root.get(..star).and_then(|fixed| fixed.rsplit_once('/')).map_or("", |(directory, _)| directory),
         None => root,
     }
+}
+
+fn without_slash(root: &str) -> &str {
+    root.strip_suffix('/').unwrap_or(root)
 }
 
 /// The location of `path` after the tree around `from` was moved to `to`; `None` if it is in another tree.
@@ -135,6 +142,18 @@ mod tests {
             assert_eq!(moved.first(&format!("/new/big.parquet{rest}")), format!("/a/big.parquet{rest}"));
         }
         assert_eq!(moved.first("/new/big.parquet.old"), "/new/big.parquet.old");
+    }
+
+    #[test]
+    fn root_with_a_slash_at_its_end_is_no_pattern() {
+        let (old, new) = (places(&["/a/in[1]/"]), places(&["/b/in"]));
+        for (roots, path) in [(&old, "/a/in[1]/x"), (&new, "/b/in/x")] {
+            assert_eq!(roots.stored(path), "@0/x");
+            assert_eq!(roots.found("@0/x"), path);
+        }
+        assert_eq!(Places { first_inputs: old.inputs, ..new }.first("/b/in/x"), "/a/in[1]/x");
+        let file = Places { first_inputs: vec!["/a/big[1].parquet/".to_owned()], ..places(&["/b/big?.parquet/"]) };
+        assert_eq!(file.first("/b/big?.parquet#0-2"), "/a/big[1].parquet#0-2");
     }
 
     #[test]
