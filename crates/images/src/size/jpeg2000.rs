@@ -1,4 +1,4 @@
-//! Sizes of JPEG 2000: from the header box of a file, or from the SIZ segment of a bare codestream.
+//! Sizes of JPEG 2000: from the header box of a file, or from the segment after the start of a bare codestream.
 //!
 //! Called by the probe once the format is known. Invariant: each step of the walk over boxes advances by at least eight bytes.
 
