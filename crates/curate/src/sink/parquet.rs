@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 pub(super) struct ParquetBatch {
     writer: ParquetWriter<CountingFile>,
-    path: String,
 }
 
 impl ParquetBatch {
@@ -26,8 +25,8 @@ impl ParquetBatch {
                 .transpose()?,
             ..ParquetWriterOptions::default()
         };
-        let writer = ParquetWriter::new(path, file, Arc::clone(schema), &writer_options).map_err(|error| disk_error(error, path))?;
-        Ok(Self { writer, path: path.to_owned() })
+        let writer = ParquetWriter::new(path, file, Arc::clone(schema), &writer_options).map_err(disk_error)?;
+        Ok(Self { writer })
     }
 
     pub(super) fn write(&mut self, chunk: &Chunk, schema: &SchemaRef, binary: &ArrayRef, row_group_size: usize) -> Result<()> {
@@ -35,25 +34,17 @@ impl ParquetBatch {
         let table = to_table(&chunk, binary)?;
         for start in (0..table.num_rows()).step_by(row_group_size) {
             let rows = table.slice(start, row_group_size.min(table.num_rows() - start));
-            self.writer.write_row_group(&rows).map_err(|error| disk_error(error, &self.path))?;
+            self.writer.write_row_group(&rows).map_err(disk_error)?;
         }
         Ok(())
     }
 
     pub(super) fn finish(self) -> Result<CountingFile> {
-        let path = self.path;
-        self.writer.finish().map_err(|error| disk_error(error, &path))
+        self.writer.finish().map_err(disk_error)
     }
 }
 
 /// Reports a full disk as an error of the disk instead of Parquet.
-pub(crate) fn disk_error(error: ParquetError, path: &str) -> crate::Error {
-    match error.io_source() {
-        Some(source) => {
-            let source =
-                source.raw_os_error().map_or_else(|| std::io::Error::new(source.kind(), source.to_string()), std::io::Error::from_raw_os_error);
-            shardmill_storage::Error::Write { path: path.to_owned(), source }.into()
-        }
-        None => error.into(),
-    }
+pub(crate) fn disk_error(error: ParquetError) -> crate::Error {
+    error.into_storage().map_or_else(Into::into, Into::into)
 }

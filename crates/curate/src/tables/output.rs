@@ -102,9 +102,9 @@ impl<'a> Output<'a> {
             self.writer = Some(self.start(&rows)?);
         }
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        writer.write(&rows).map_err(|error| disk_error(error, &self.path))?;
+        writer.write(&rows).map_err(disk_error)?;
         if writer.row_group_bytes() >= ROW_GROUP_BYTES {
-            writer.end_row_group().map_err(|error| disk_error(error, &self.path))?;
+            writer.end_row_group().map_err(disk_error)?;
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl<'a> Output<'a> {
             ..ParquetWriterOptions::default()
         };
         let file = self.options.publishing.file(&self.path)?;
-        ParquetWriter::new(&self.path, file, rows.schema(), &options).map_err(|error| disk_error(error, &self.path))
+        ParquetWriter::new(&self.path, file, rows.schema(), &options).map_err(disk_error)
     }
 
     /// Completes the file; `None` if there were no rows.
@@ -129,7 +129,7 @@ impl<'a> Output<'a> {
         let start = Instant::now();
         self.encode()?;
         let Some(writer) = self.writer.take() else { return Ok(None) };
-        let file = writer.finish().map_err(|error| disk_error(error, &self.path))?;
+        let file = writer.finish().map_err(disk_error)?;
         let bytes = file.written();
         let output = OutputFile { path: self.path.clone(), batch: 0, sources: self.options.sources.clone(), samples: 0, rows: self.rows, bytes };
         let finished = Finished::new(file, output)?;

@@ -85,13 +85,6 @@ impl Error {
             error => Err(error),
         }
     }
-
-    /// The operating system's reason, if a write failed because of it.
-    #[must_use]
-    pub fn io_source(&self) -> Option<&std::io::Error> {
-        let Self::Write { source: ParquetError::External(source), .. } = self else { return None };
-        source.downcast_ref()
-    }
 }
 
 fn io_of(source: ParquetError) -> Result<std::io::Error, ParquetError> {
