@@ -249,11 +249,6 @@ class Dataset(ArrowRows):
         return [(name, rows) for _, name, _, rows in self._native.files]
 
     @property
-    def _rows_of_files(self) -> dict[str, int]:
-        """Number of rows of each file after the filter, by its path."""
-        return dict(zip(self.files, self._row_plan().rows_of_files, strict=True))
-
-    @property
     def skipped(self) -> list[tuple[str, str]]:
         """Path of each file that was found below the paths but skipped, and the reason.
 

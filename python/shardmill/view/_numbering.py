@@ -34,7 +34,7 @@ class Rows:
         self._by_name = {name: first for (name, rows), first in zip(files, self._firsts, strict=False) if rows}
         self._counts = Counter(name for name, rows in files if rows)
         # Files are told apart by the rows that they keep: several may have the same name below their roots.
-        kept = dataset._rows_of_files
+        kept = dict(zip(dataset.files, dataset._row_plan().rows_of_files, strict=True))
         self._ends = list(accumulate(kept.get(path, 0) for path in whole.files))
         self._is_whole = dataset.row_filter is None
         self._length = len(dataset)
