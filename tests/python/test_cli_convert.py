@@ -231,7 +231,7 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
         (["SRC", "a.array_record", "--column", "nome"], 1, "No column `nome`"),
         (["SRC", "a.array_record", "--column", "id"], 1, "Column `id` is Int64, and records of ArrayRecord are bytes"),
         (["SRC", "out.txt"], 2, "does not match a format; pass --to, one of"),
-        (["SRC", "out.csv"], 2, "the extension of files that are read, but not written"),
+        (["SRC", "out.csv"], 2, "an extension that can be read, but not written"),
         (
             ["SRC", "out.csv", "--to", "parquet"],
             2,

@@ -166,8 +166,8 @@ class Pipeline:
         Raises:
             shardmill.NotFoundError: If a path is missing or has no input; the output is not touched.
             shardmill.OptionError: If an option names a key that no sample has; the output is not touched.
-            shardmill.MissingColumnError: If ``fields`` names a column that no Parquet file has, a filter a key that no sample has, or an option
-                of a job over tables a column that its first file lacks; the output is not touched.
+            shardmill.MissingColumnError: If ``fields`` names a column that no Parquet file has, if a filter names a key that no sample
+                has, or if an option of a job over tables names a column that the first file lacks; the output is not touched.
             shardmill.CurateError: If a policy or a stage stopped the run; files that are already published are kept.
             shardmill.StorageError: If the disk is full or access is denied.
             shardmill.CheckpointMismatchError: If the checkpoint belongs to another job, or an input has changed.

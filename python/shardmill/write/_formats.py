@@ -53,8 +53,8 @@ def format_of(out: str, format: str | None) -> WrittenFormat:
         return "parquet"
     if out.lower().endswith(READ_EXTENSIONS):
         raise OptionError(
-            f"{out!r} has the extension of files that are read, but not written\n"
-            "hint: one file ends in .parquet, .jsonl, .tar or .array_record; a directory of shards has no extension"
+            f"{out!r} has an extension that can be read, but not written\n"
+            "hint: use .parquet, .jsonl, .tar or .array_record for one file, or no extension for a directory of shards"
         )
     raise OptionError(f"the extension of {out!r} does not match a format\nhint: pass format=, one of {_NAMES}")
 

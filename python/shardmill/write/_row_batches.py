@@ -324,9 +324,9 @@ def column_values(name: str, values: Any) -> Any:
 
 
 def refuse_names(schema: Any) -> None:
-    """Reject a name of two columns, which are selected by name, and names of columns and nested fields that contain NUL.
+    """Reject duplicate column names, and names of columns and nested fields that contain NUL.
 
-    The Arrow C interface would truncate the latter.
+    Columns are selected by name, and the Arrow C interface truncates names at NUL.
 
     Raises:
         ValueError: If the schema has such a name.

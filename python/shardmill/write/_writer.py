@@ -90,8 +90,8 @@ class Writer:
         ValueError: If an option is not valid.
 
     Two writers may share one directory: with ``mode="append"`` both write complete shards; otherwise the one that closes last fails.
-    In an object store, which has no locks, a writer that appends may fail too, and leaves nothing; of two that overwrite and close at the
-    same moment, both may succeed, and leave shards of both.
+    In an object store, which has no locks, a writer that appends may fail too, and leaves nothing. If two writers overwrite and close at
+    the same moment, both may succeed, and shards of both may remain.
 
     Examples:
         >>> import shardmill as sm

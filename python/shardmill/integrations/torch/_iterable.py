@@ -194,7 +194,7 @@ class BatchDataset(IterableDataset):
             )
         if (step := worker.get("step")) != self._step:
             raise CheckpointMismatchError(
-                f"the state of a worker process counts batches, which had {step} rows on all ranks, and have {self._step} in this loader"
+                f"the state of this worker process was saved with {step} rows per step over all ranks, but this loader has {self._step}"
                 "\nhint: use the same batch_size * world_size, or take states with num_workers=0"
             )
         self._resumed = _Share(state["epoch"], state["consumed"], worker["next"], worker["workers"])
