@@ -84,5 +84,7 @@ def test_state_of_workers_is_refused_if_batches_have_other_sizes(tmp_path, optio
     if is_same:
         assert sorted(seen + [row for rank in ranks for row in flat(ids_of(rank))]) == list(range(ROWS))
         return
-    with pytest.raises(sm.CheckpointMismatchError, match="16 rows on all ranks, and have 8 in this loader"):
+    with pytest.raises(
+        sm.CheckpointMismatchError, match="saved with 16 rows per step over all ranks, but this loader has 8"
+    ):
         list(ranks[0])
