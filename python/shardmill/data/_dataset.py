@@ -24,7 +24,7 @@ from shardmill.data._error_policy import ErrorPolicy, error_policy
 from shardmill.data._images import Images, checked_images, refuse_bits, saved_images
 from shardmill.data._left_out import warn_of_left_out
 from shardmill.data._paths import paths_of
-from shardmill.data._shard_index import INDEX_NAME, directories_without_index
+from shardmill.data._shard_index import INDEX_NAME, warn_of_missing_index
 from shardmill.data._splits import warn_of_mixed_splits
 from shardmill.data._token_lengths import TokenCounts, TokenLengths
 from shardmill.data._tokenize import Tokenize
@@ -468,11 +468,8 @@ class Dataset(ArrowRows):
             # An index without shards means that there are no rows.
             if not is_mds or not all(Path(path, INDEX_NAME).exists() for path in self._paths):
                 warn_caller(f"no data files in {', '.join(self._paths)}")
-        elif is_mds and (directories := directories_without_index(self._paths)):
-            warn_caller(
-                f"the MDS shards in {', '.join(directories)} have no {INDEX_NAME}, so a missing or replaced shard cannot be detected\n"
-                f"hint: `shardmill repair-index {directories[0]}` creates one from the shards, sm.merge() from parts that have an index"
-            )
+        elif is_mds:
+            warn_of_missing_index(self._paths)
 
     @property
     def _filter_json(self) -> str | None:

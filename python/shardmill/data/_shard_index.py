@@ -12,6 +12,7 @@ from typing import Any
 
 from shardmill._native import storage
 from shardmill._native import write as _native
+from shardmill._warnings import warn_caller
 from shardmill.data._column_types import encoding_of_type
 from shardmill.errors import FormatError, NotFoundError, OutputExistsError, PlanError
 from shardmill.storage._paths import is_remote
@@ -58,9 +59,14 @@ def parsed_index(content: bytes, path: str) -> dict[str, Any]:
     return index
 
 
-def directories_without_index(paths: Sequence[str]) -> list[str]:
-    """Return the local directories among the paths that have no index."""
-    return [path for path in paths if Path(path).is_dir() and not Path(path, INDEX_NAME).exists()]
+def warn_of_missing_index(paths: Sequence[str]) -> None:
+    """Warn about local directories among the paths whose MDS shards have no index."""
+    directories = [path for path in paths if Path(path).is_dir() and not Path(path, INDEX_NAME).exists()]
+    if directories:
+        warn_caller(
+            f"the MDS shards in {', '.join(directories)} have no {INDEX_NAME}, so a missing or replaced shard cannot be detected\n"
+            f"hint: `shardmill repair-index {directories[0]}` creates one from the shards, sm.merge() from parts that have an index"
+        )
 
 
 def index_path(directory: str) -> str:
