@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 from shardmill._native.load import RowPlan
 from shardmill._native.packing import Lengths
+from shardmill._warnings import warn_caller
 
 
 class TokenCounts(NamedTuple):
@@ -49,5 +49,5 @@ class TokenLengths:
                 threads=self._threads,
             )
             for warning in self._found[key].warnings:
-                warnings.warn(warning, stacklevel=6)
+                warn_caller(warning)
         return self._found[key]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from shardmill._option_values import index_of, whole
+from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
 from shardmill.data._error_policy import ErrorPolicy
 from shardmill.errors import OptionError
@@ -43,10 +43,9 @@ def at_least(name: str, value: Any, least: int) -> int:
 
 def warn_of_nothing(places: int, needed: int, what: str) -> None:
     """Warn that an epoch has no steps, because a step needs more rows or packs than there are."""
-    warnings.warn(
+    warn_caller(
         f'tail="drop" drops all {places:,} {what}: a step needs {needed:,}\n'
-        "hint: use a smaller batch_size or another tail",
-        stacklevel=4,
+        "hint: use a smaller batch_size or another tail"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from shardmill._native import packing as _native
 from shardmill._option_values import index_of, listed
 from shardmill._unknown_options import PACKING, explains
+from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
 from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load._columns import plain_fill_values
@@ -241,10 +241,7 @@ def warn_of_joined(sources: Iterable[Dataset]) -> None:
         if tokenize is None or not tokenize.text or tokenize.function is not None:
             continue
         if tokenize.bos is None and tokenize.eos is None and not tokenize.add_special_tokens:
-            warnings.warn(
-                "packs join documents without a token between them, because Tokenize has neither bos nor eos",
-                stacklevel=4,
-            )
+            warn_caller("packs join documents without a token between them, because Tokenize has neither bos nor eos")
             return
 
 
@@ -332,7 +329,7 @@ class PackedRows:
         if self._ahead is None:
             self._ahead = _native.AheadPacks(rows, self.columns, **self._source, **options)
             for warning in self._ahead.warnings:
-                warnings.warn(warning, stacklevel=6)
+                warn_caller(warning)
         return self._ahead
 
     @property

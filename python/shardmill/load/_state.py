@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from shardmill._warnings import warn_caller
 from shardmill.errors import CheckpointMismatchError
 from shardmill.load._bad_rows import Ledger
 from shardmill.load._checks import MOST_LANES
@@ -114,7 +114,7 @@ class OrderSettings:
         if self.packing is not None:
             raise CheckpointMismatchError(message)
         # The rows are the same.
-        warnings.warn(f"{message}: the same rows may have other tokens or labels", stacklevel=4)
+        warn_caller(f"{message}: the same rows may have other tokens or labels")
 
     def _check_images(self, saved: Any) -> None:
         if saved == self.images:
@@ -130,7 +130,7 @@ class OrderSettings:
                 "the same rows may have other pixels, or other images may be bad"
             )
         hint = "pass the options of sm.Images with which the state was saved, or ignore this if the change is intended"
-        warnings.warn(f"{message}\nhint: {hint}", stacklevel=4)
+        warn_caller(f"{message}\nhint: {hint}")
 
     def _check_packing(self, saved: Any) -> None:
         if (saved is None) != (self.packing is None):
