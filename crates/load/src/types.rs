@@ -12,6 +12,14 @@ use arrow_ord::cmp::distinct;
 use arrow_schema::{ArrowError, DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, FieldRef, Fields, TimeUnit};
 use std::sync::Arc;
 
+/// The type of the values of a dictionary, or the type itself.
+pub(crate) fn value_type(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, value) => value,
+        other => other,
+    }
+}
+
 /// The type for the values of two types, if there is one. Whether each value fits is decided by [`exactly`].
 #[must_use]
 pub fn widened(first: &DataType, second: &DataType) -> Option<DataType> {

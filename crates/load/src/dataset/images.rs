@@ -6,6 +6,7 @@
 
 use super::{Dataset, OpenFile, Origin};
 use crate::images::{ImagePlace, Images};
+use crate::types::value_type;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, StructArray, new_null_array};
@@ -219,14 +220,6 @@ fn encoded_items(items: &ArrayRef) -> std::result::Result<StructArray, ArrowErro
     };
     let parts = vec![part(bytes, DataType::BinaryView)?, part(path, DataType::Utf8View)?];
     StructArray::try_new_with_length(encoded_fields(), parts, None, items.len())
-}
-
-/// The type of the values of a dictionary, or the type itself.
-fn value_type(data_type: &DataType) -> &DataType {
-    match data_type {
-        DataType::Dictionary(_, value) => value,
-        other => other,
-    }
 }
 
 fn is_binary(data_type: &DataType) -> bool {

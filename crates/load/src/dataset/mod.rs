@@ -36,11 +36,11 @@ pub use text_shards::{TextShard, text_files};
 
 use self::derived::Derivation;
 use self::images::ImageOrigin;
-use crate::types::exactly;
+use crate::types::{exactly, value_type};
 use crate::{Error, Result};
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{Field, Schema, SchemaRef};
 use shardmill_formats::table::{BlockPages, NestedColumn, Statistics, TableFile, column_field};
 use shardmill_storage::is_remote;
 use std::collections::BTreeSet;
@@ -245,10 +245,7 @@ impl OpenFile {
 
 /// Bounds in the type of `field`. If one of them has no equal value there, they keep their type, and pruning ignores them.
 fn in_type(statistics: Statistics, field: &Field) -> Statistics {
-    let wanted = match field.data_type() {
-        DataType::Dictionary(_, value) => value,
-        other => other,
-    };
+    let wanted = value_type(field.data_type());
     match (exactly(&statistics.min, wanted), exactly(&statistics.max, wanted)) {
         (Ok(min), Ok(max)) => Statistics { min, max, ..statistics },
         _ => statistics,

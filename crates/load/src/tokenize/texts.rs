@@ -1,6 +1,7 @@
 //! The texts of a column.
 
 use super::InvalidBytes;
+use crate::types::value_type;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
 use arrow_cast::cast;
@@ -33,11 +34,7 @@ impl Texts {
             true => Ok(Arc::clone(array)),
             false => cast(array, wanted).map_err(|error| error.to_string()),
         };
-        let value = match array.data_type() {
-            DataType::Dictionary(_, value) => value.as_ref(),
-            other => other,
-        };
-        match value {
+        match value_type(array.data_type()) {
             DataType::Null => Ok(Self::Strings(StringViewArray::new_null(array.len()))),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(Self::Strings(view(&DataType::Utf8View)?.as_string_view().clone())),
             _ => Ok(Self::Bytes(view(&DataType::BinaryView)?.as_binary_view().clone(), invalid)),
