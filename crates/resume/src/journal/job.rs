@@ -29,7 +29,7 @@ pub struct JournalOptions {
     pub path: String,
     /// The parts of the job other than its paths.
     pub fingerprint: Fingerprint,
-    /// The paths of the inputs, patterns among them; absolute. A slash at the end says that a path is no pattern.
+    /// The paths of the inputs, patterns among them; absolute. A path that ends with a slash is not a pattern.
     pub inputs: Vec<String>,
     /// The directory of the outputs; absolute.
     pub output: String,
