@@ -15,7 +15,7 @@ use crate::source::parquet::{check_fields, read_parquet};
 use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext, split_sources};
 use crate::spec::{SourceOptions, Spec};
-use crate::stage::{Stage, StageContext};
+use crate::stage::{Stage, StageContext, first_filters};
 use crate::tables::{self, IdPolicy, TableJob, TableOptions, check_stages};
 use crate::{Error, Result};
 use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
@@ -130,15 +130,11 @@ impl Pipeline {
         }
     }
 
-    /// The keys and columns that filters name before the first function, which may add others.
+    /// The keys and columns that the first filters name.
     fn filtered(&self) -> Vec<String> {
         let given = [&self.source_choice.schema, &self.source_choice.overrides];
         let is_given = |name: &str| given.into_iter().flatten().any(|schema| schema.field_with_name(name).is_ok());
-        let filters = self.stages.iter().take_while(|stage| !matches!(stage, Stage::Table(_))).filter_map(|stage| match stage {
-            Stage::Filter(filter) => Some(&filter.expression),
-            _ => None,
-        });
-        let names: BTreeSet<&str> = filters.flat_map(|filter| filter.columns()).collect();
+        let names: BTreeSet<&str> = first_filters(&self.stages).flat_map(|filter| filter.columns()).collect();
         // A name with dots may be a path into a struct.
         names.into_iter().filter(|name| !is_reserved(name) && !name.contains('.') && !is_given(name)).map(str::to_owned).collect()
     }

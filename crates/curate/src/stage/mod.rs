@@ -17,6 +17,7 @@ use filter::Filter;
 use headers::{AspectRatioFilter, SizeFilter};
 use image_to_text::ImageToTextRatioFilter;
 use reencode::ReencodeImages;
+use shardmill_plan::Expression;
 use std::sync::Arc;
 use std::time::Instant;
 use user::{ImageJudge, TableMap};
@@ -32,6 +33,14 @@ pub enum Stage {
     Images(Arc<dyn ImageJudge>),
     /// A function on tables, implemented outside of this crate.
     Table(Arc<dyn TableMap>),
+}
+
+/// The expressions of the filters before the first function, which may add columns.
+pub(crate) fn first_filters(stages: &[Stage]) -> impl Iterator<Item = &Expression> {
+    stages.iter().take_while(|stage| !matches!(stage, Stage::Table(_))).filter_map(|stage| match stage {
+        Stage::Filter(filter) => Some(&filter.expression),
+        _ => None,
+    })
 }
 
 /// State shared by the stages of one split.

@@ -3,7 +3,7 @@
 //! The invariant: the first file of a split decides. Later ones are converted to its types without loss, or rejected.
 
 use super::{IdPolicy, NullIds, TableOptions};
-use crate::stage::Stage;
+use crate::stage::{Stage, first_filters};
 use crate::table::batch_of;
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, RecordBatch, new_null_array};
@@ -38,11 +38,7 @@ pub(super) struct Layout {
 /// # Errors
 /// When it lacks one, and when a file cannot be opened.
 pub fn check_columns(files: &[InputFile], options: &TableOptions, stages: &[Stage], opener: impl FnOnce() -> Result<Arc<FileOpener>>) -> Result<()> {
-    let filters = stages.iter().map_while(|stage| match stage {
-        Stage::Filter(filter) => Some(&filter.expression),
-        _ => None,
-    });
-    let filtered = options.filter.iter().chain(filters).flat_map(|filter| filter.columns());
+    let filtered = options.filter.iter().chain(first_filters(stages)).flat_map(|filter| filter.columns());
     let names: BTreeSet<&str> = options.columns.iter().flatten().map(String::as_str).chain(filtered).collect();
     if names.is_empty() {
         return Ok(());
