@@ -296,7 +296,8 @@ def test_batches_of_other_types_are_refused_by_parquet(tmp_path: Path) -> None:
     ("out", "options", "message"),
     [
         ("out.txt", {}, "does not match a format"),
-        ("out.csv", {}, "hint: one file ends in .parquet"),
+        ("out.csv", {}, "can be read, but not written"),
+        ("out.csv", {"format": "parquet"}, "hint: omit the extension for a directory; one file ends in .parquet"),
         (
             "out",
             {"format": "xml"},
