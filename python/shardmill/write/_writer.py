@@ -406,7 +406,8 @@ class Writer:
         if not isinstance(batch, Mapping):
             self._write_stream(batch)
         elif self._format != "arrayrecord":
-            self._learn_cells(batch)
+            if self._batches.schema is None:
+                self._columns.learn(batch, self._batches)
             self._native.write_batch(self._batches.of_columns(batch, first_row=self._native.rows))
         else:
             name = self._records.column(batch)
@@ -434,10 +435,6 @@ class Writer:
         if len(self._first) >= _FIRST_ROWS or self._first_bytes >= _FIRST_BYTES:
             self._flush_rows()
         return None
-
-    def _learn_cells(self, batch: Mapping[str, Any]) -> None:
-        if self._batches.schema is None:
-            self._columns.learn(batch, self._batches)
 
     def _new_buffer(self) -> _native.RowBuffer:
         batches = self._batches
