@@ -251,7 +251,7 @@ bench-safety: build-release $(VENV)/.ready ## What page checksums and many small
 
 .PHONY: bench-interleaved
 bench-interleaved: build-release $(VENV)/.ready ## The four paths beside NeMo Curator; QUICK=1 only tries
-	$(call bench,interleaved_io,3,nemo_curator)
+	$(call bench,interleaved_io,2,nemo_curator)
 
 .PHONY: bench-loader
 bench-loader: build-release $(VENV)/.ready ## Tables into training batches, beside its peers; QUICK=1 only tries
@@ -271,7 +271,7 @@ bench-streaming: build-release $(VENV)/.ready ## The streaming report, beside Mo
 
 .PHONY: bench-tokens
 bench-tokens: build-release $(VENV)/.ready ## Text to tokens, beside tokenizers, tiktoken, datatrove; needs apt; QUICK=1 only tries
-	$(call bench,tokens,3,tokens)
+	$(call bench,tokens,2,tokens)
 
 .PHONY: bench-images
 bench-images: build-release $(VENV)/.ready ## Images to pixels, beside PIL, torchvision, OpenCV, SPDL; needs apt; QUICK=1 only tries

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +26,6 @@ _PLAN_RANKS, _PLAN_TRIES, _PLAN_FILES, _IMAGE_BYTES, _IMAGE_GROUPS = 64, 5, 100,
 
 def shardmill(format: Literal["parquet", "mds"] = "parquet") -> System:
     """The public API; values are not compressed, as those of the others are not."""
-    import pyarrow as pa
     import shardmill as sm
 
     columns = {"text": "str", "label": "int32" if format == "parquet" else "int"}
@@ -38,12 +39,9 @@ def shardmill(format: Literal["parquet", "mds"] = "parquet") -> System:
                 target.write(row)
 
     def write_columns(rows: list[dict[str, Any]], out: Path) -> None:
-        schema = pa.schema([("text", pa.string()), ("label", pa.int32())])
         with writer(out, SHARD_BYTES) as target:
-            for first in range(0, len(rows), _BATCH_ROWS):
-                part = rows[first : first + _BATCH_ROWS]
-                lists = {name: [row[name] for row in part] for name in columns}
-                target.write_batch(pa.record_batch(lists, schema=schema))
+            for batch in column_batches(rows):
+                target.write_batch(batch)
 
     def write_rows(rows: list[dict[str, Any]], out: Path, workers: int) -> None:
         with writer(out, SHARD_BYTES) as target:
@@ -87,6 +85,16 @@ def shardmill(format: Literal["parquet", "mds"] = "parquet") -> System:
     )
 
 
+def column_batches(rows: list[dict[str, Any]]) -> Iterator[Any]:
+    """The rows as Arrow record batches."""
+    import pyarrow as pa
+
+    schema = pa.schema([("text", pa.string()), ("label", pa.int32())])
+    for first in range(0, len(rows), _BATCH_ROWS):
+        part = rows[first : first + _BATCH_ROWS]
+        yield pa.record_batch({name: [row[name] for row in part] for name in schema.names}, schema=schema)
+
+
 def capitalized(row: dict[str, Any]) -> dict[str, Any]:
     """The words of a text, each with a capital: work of the kind that a preparation does."""
     return {"text": " ".join(word.capitalize() for word in row["text"].split()), "label": row["label"]}
@@ -102,15 +110,31 @@ class _Rows:
 
 
 def ceiling(options: StreamingOptions, _: System) -> Metrics:
-    """What pyarrow by hand does with the same rows as Parquet: rows as dicts and batches of columns, in order and shuffled."""
+    """What pyarrow by hand does with the same rows as Parquet: shards that are synced, then rows as dicts and batches of columns."""
     import numpy as np
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     source, path = options.source, options.scratch / "rows.parquet"
+    rows, out = list(source), options.scratch / "columns"
     prepare_caches("warm", [options.data])
 
-    def write() -> None:
-        pq.write_table(source.table, path, compression="none", row_group_size=_ROW_GROUP)
+    def write_columns() -> None:
+        out.mkdir()
+        held: list[pa.RecordBatch] = []
+        for batch in column_batches(rows):
+            held.append(batch)
+            if sum(one.nbytes for one in held) >= SHARD_BYTES:
+                write_shard(held)
+                held = []
+        if held:
+            write_shard(held)
+
+    def write_shard(batches: list[pa.RecordBatch]) -> None:
+        with (out / f"{len(list(out.iterdir())):05}.parquet").open("wb") as file:
+            pq.write_table(pa.Table.from_batches(batches), file, compression="none", row_group_size=_ROW_GROUP)
+            file.flush()
+            os.fsync(file.fileno())
 
     def batches() -> Iterator[Any]:
         yield from pq.ParquetFile(path).iter_batches(_BATCH_ROWS)
@@ -122,8 +146,10 @@ def ceiling(options: StreamingOptions, _: System) -> Metrics:
             table = file.read_row_group(group)
             yield from table.take(numbers.permutation(table.num_rows)).to_batches(max_chunksize=_BATCH_ROWS)
 
-    write()
-    figures = {"write, column batches": timed_rows(len(source), write)}
+    pq.write_table(source.table, path, compression="none", row_group_size=_ROW_GROUP)
+    write_columns()
+    shutil.rmtree(out)
+    figures = {"write, column batches": timed_rows(len(source), write_columns)}
     calls: dict[str, Callable[[], int]] = {
         "read, sequential": lambda: sum(len(batch.to_pylist()) for batch in batches()),
         "read, shuffled": lambda: sum(len(batch.to_pylist()) for batch in shuffled()),
