@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal
@@ -10,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from shardmill._choices import check_choice
 from shardmill._option_values import checked_schema, flag, whole
 from shardmill._unknown_options import SINK, explains
+from shardmill._warnings import warn_caller
 from shardmill.curate._sources import described
 from shardmill.errors import AppendModeError, OptionError
 from shardmill.storage._configure import refuse_keys, shown
@@ -61,7 +61,7 @@ class Sink:
         check_choice("mode", self.mode, Mode)
         check_choice("on_materialize_error", self.on_materialize_error, OnMaterializeError)
         if self.schema is not None and self.schema_overrides is not None:
-            warnings.warn("`schema` fixes all columns; `schema_overrides` has no effect", stacklevel=4)
+            warn_caller("`schema` fixes all columns; `schema_overrides` has no effect")
 
     def __getstate__(self) -> dict[str, Any]:
         # Secrets, and objects that hold secrets, are not pickled.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from os import PathLike
@@ -13,6 +12,7 @@ from shardmill._native.storage import redacted
 from shardmill._option_values import checked_schema, flag, keep_iterated, listed, whole
 from shardmill._sizes import byte_count
 from shardmill._unknown_options import SOURCE, explains
+from shardmill._warnings import warn_caller
 from shardmill.errors import OptionError
 from shardmill.storage._configure import refuse_keys, shown
 from shardmill.storage._fsspec import is_file_system, located
@@ -67,7 +67,7 @@ class Source:
         checked_schema("schema", self.schema)
         refuse_keys([*self._given_paths(), *path_list(self.allowed_roots)])
         if self.schema is not None and self.schema_overrides is not None:
-            warnings.warn("`schema` fixes all columns; `schema_overrides` has no effect", stacklevel=4)
+            warn_caller("`schema` fixes all columns; `schema_overrides` has no effect")
 
     def paths(self) -> list[str]:
         """Return the paths as a list of strings."""

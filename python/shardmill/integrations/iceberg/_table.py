@@ -8,12 +8,12 @@ commits.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from shardmill._native import load as _native
 from shardmill._threads import default_threads
+from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
 from shardmill.data._token_lengths import TokenLengths
 from shardmill.errors import OptionError
@@ -71,7 +71,7 @@ class IcebergTable(Dataset):
         plan = planned(_table(table, catalog_config), condition, scan_filter, snapshot_id)
         self._open(plan, None if columns is None else list(columns), condition, threads)
         if not plan.files:
-            warnings.warn(f"no data files in {plan.name}", stacklevel=2)
+            warn_caller(f"no data files in {plan.name}")
 
     @property
     def snapshot_id(self) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal, Unpack, cast
@@ -13,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from shardmill._choices import check_choice
 from shardmill._option_values import index_of, whole
+from shardmill._warnings import warn_caller
 from shardmill.data._dataset import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES, Dataset
 from shardmill.data._error_policy import ErrorPolicy
 from shardmill.errors import OptionError
@@ -292,7 +292,7 @@ def loader_over(dataset: Dataset, batch_size: int, columns: Sequence[str] | None
         raise OptionError(f'drop_last means tail="drop", which contradicts tail={tail!r}')
     pin_memory = options.get("pin_memory", False)
     if pin_memory and not _has_accelerator():
-        warnings.warn("pin_memory has no effect: there is no accelerator", stacklevel=4)
+        warn_caller("pin_memory has no effect: there is no accelerator")
         pin_memory = False
     window = _window_bytes(dataset, shuffle, options.get("shuffle_buffer_size"))
     return Loader(
