@@ -164,7 +164,7 @@ def test_warning_of_a_data_set_names_the_line_of_the_caller(tmp_path) -> None:
     assert [warning.filename for warning in warned] == [__file__]
 
 
-@pytest.mark.parametrize("make", [curate.ParquetSource, curate.ParquetSink])
+@pytest.mark.parametrize("make", [WebDatasetSource, WebDatasetSink])
 def test_warning_of_a_dataclass_names_the_line_of_the_caller(make, tmp_path) -> None:
     schema = pa.schema([("x", pa.int64())])
     with pytest.warns(UserWarning, match="`schema_overrides` has no effect") as warned:
