@@ -192,6 +192,11 @@ class RowBatches:
             number = row if isinstance(row, int) else row()
             raise FormatError(_misfit(number, name, value, f"cannot be encoded: {error}", _CELL_HINT)) from error
 
+    def with_cells(self, row: Mapping[str, Any], number: Callable[[], int]) -> dict[str, Any]:
+        """Return the row with the stored forms of its values; ``number`` returns its number, and is called for an error only."""
+        cells = {name: self.cell(name, row[name], number) for name in self.cells if name in row}
+        return {**row, **cells}
+
     def array(self, name: str, values: Sequence[Any], first_row: int) -> Any:
         """Return the values of a few rows as one array of the type of the column.
 

@@ -262,7 +262,7 @@ class Writer:
                 self._batches.check(row, self.num_rows)
             if self._batches.cells and (self._buffer is not None or self._batches.schema is not None):
                 # Rows that wait for the column types are converted where they are kept.
-                row = self._with_cells(row)
+                row = self._batches.with_cells(row, lambda: self.num_rows)
             buffer = self._buffer
             if buffer is None and (buffer := self._started(row)) is None:
                 return
@@ -429,7 +429,7 @@ class Writer:
             self._buffer = self._new_buffer()
             return self._buffer
         self._columns.learn({name: [value] for name, value in row.items()}, self._batches)
-        row = self._with_cells(row)
+        row = self._batches.with_cells(row, lambda: self.num_rows)
         self._first.append(row)
         self._first_bytes += _native.approximate_size(row)
         if len(self._first) >= _FIRST_ROWS or self._first_bytes >= _FIRST_BYTES:
@@ -447,11 +447,6 @@ class Writer:
                 "hint: write takes one row, write_rows a list of rows, and write_batch columns"
             )
         return dict(row)
-
-    def _with_cells(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        batches = self._batches
-        cells = {name: batches.cell(name, row[name], lambda: self.num_rows) for name in batches.cells if name in row}
-        return {**row, **cells}
 
     def _guarded(self, write: Callable[[], None]) -> None:
         """Run ``write``; after an exception, abandon the output."""
