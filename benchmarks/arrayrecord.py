@@ -276,8 +276,8 @@ def grain(options: RecordOptions, system: System) -> Metrics:
         }
         shuffled = dataset.shuffle(SEED)
         # With threads, Grain itself takes half a millisecond for an element.
-        for threads, most in ((0, options.slow_calls), (_GRAIN_THREADS, min(options.slow_calls, _THREADED_CALLS))):
-            count = min(most, len(shuffled))
+        for threads, most in ((0, len(shuffled)), (_GRAIN_THREADS, _THREADED_CALLS)):
+            count = min(most, options.slow_calls, len(shuffled))
             elements = shuffled.to_iter_dataset(grain.ReadOptions(num_threads=threads))
             for number, element in enumerate(islice(elements, min(_COMPARED, len(shuffled)))):
                 if element != shuffled[number]:

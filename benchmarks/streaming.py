@@ -133,10 +133,7 @@ def fair(options: StreamingOptions, system: System) -> Metrics:
     whole, parts = options.scratch / "whole", options.scratch / "parts"
 
     def written(out: Path, write: Callable[[Path], None]) -> Metrics:
-        # A first write makes what a system makes once: threads, imports, code of the writer.
-        write(out)
-        shutil.rmtree(out)
-        return timed_rows(len(rows), lambda: write(out))
+        return timed_write(len(rows), out, write)
 
     def read(directory: Path, action: Callable[[], int]) -> Metrics:
         prepare_caches("warm", [directory])
@@ -170,6 +167,14 @@ def fair(options: StreamingOptions, system: System) -> Metrics:
         # Its workers would take part in what comes next.
         del loader
     return {"figures": figures, **starts}
+
+
+def timed_write(rows: int, out: Path, write: Callable[[Path], None]) -> Metrics:
+    """The second write of the rows."""
+    # A first one makes what a system makes once: threads, imports, code of the writer.
+    write(out)
+    shutil.rmtree(out)
+    return timed_rows(rows, lambda: write(out))
 
 
 def _reads(whole: Path, parts: Path) -> dict[str, tuple[Path, bool]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import os
 import random
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.measure import Metrics, prepare_caches, status_bytes, timed_rows
-from benchmarks.streaming import BATCH_SIZE, Rows, StreamingOptions, System
+from benchmarks.streaming import BATCH_SIZE, Rows, StreamingOptions, System, timed_write
 from benchmarks.streaming_data import SHARD_BYTES
 
 _BATCH_ROWS, _ROW_GROUP = 1_024, 2_500
@@ -116,22 +115,22 @@ def ceiling(options: StreamingOptions, _: System) -> Metrics:
     import pyarrow.parquet as pq
 
     source, path = options.source, options.scratch / "rows.parquet"
-    rows, out = list(source), options.scratch / "columns"
+    rows = list(source)
     prepare_caches("warm", [options.data])
 
-    def write_columns() -> None:
+    def write_columns(out: Path) -> None:
         out.mkdir()
-        held: list[pa.RecordBatch] = []
+        number, size, shard = 0, 0, []
         for batch in column_batches(rows):
-            held.append(batch)
-            if sum(one.nbytes for one in held) >= SHARD_BYTES:
-                write_shard(held)
-                held = []
-        if held:
-            write_shard(held)
+            if size >= SHARD_BYTES:
+                write_shard(out / f"{number:05}.parquet", shard)
+                number, size, shard = number + 1, 0, []
+            shard.append(batch)
+            size += batch.nbytes
+        write_shard(out / f"{number:05}.parquet", shard)
 
-    def write_shard(batches: list[pa.RecordBatch]) -> None:
-        with (out / f"{len(list(out.iterdir())):05}.parquet").open("wb") as file:
+    def write_shard(path: Path, batches: list[Any]) -> None:
+        with path.open("wb") as file:
             pq.write_table(pa.Table.from_batches(batches), file, compression="none", row_group_size=_ROW_GROUP)
             file.flush()
             os.fsync(file.fileno())
@@ -147,9 +146,7 @@ def ceiling(options: StreamingOptions, _: System) -> Metrics:
             yield from table.take(numbers.permutation(table.num_rows)).to_batches(max_chunksize=_BATCH_ROWS)
 
     pq.write_table(source.table, path, compression="none", row_group_size=_ROW_GROUP)
-    write_columns()
-    shutil.rmtree(out)
-    figures = {"write, column batches": timed_rows(len(source), write_columns)}
+    figures = {"write, column batches": timed_write(len(source), options.scratch / "columns", write_columns)}
     calls: dict[str, Callable[[], int]] = {
         "read, sequential": lambda: sum(len(batch.to_pylist()) for batch in batches()),
         "read, shuffled": lambda: sum(len(batch.to_pylist()) for batch in shuffled()),
