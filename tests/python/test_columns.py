@@ -2,6 +2,7 @@
 
 import datetime as dt
 import pickle
+import struct
 import subprocess
 import sys
 import types
@@ -27,7 +28,7 @@ from column_values import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shardmill._native.columns import to_pylist
+from shardmill._native.columns import Objects, to_pylist
 from shardmill.errors import FormatError, MissingColumnError, OptionError
 from shardmill.load._columns import check_torch, split
 
@@ -88,6 +89,41 @@ def test_strings_and_binaries_equal_pyarrow_in_every_access(array: pa.Array, kin
     for row in (4, -5):
         with pytest.raises(IndexError):
             second[row]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data(), st.sampled_from([(sm.StringArray, st.text(max_size=20)), (sm.BinaryArray, st.binary(max_size=20))]))
+def test_pickled_slice_has_the_rows_of_the_slice(data: Any, kind: Any) -> None:
+    array, values = kind
+    rows = data.draw(st.lists(st.one_of(st.none(), values)))
+    chosen = slice(*data.draw(st.tuples(st.integers(0, 9), st.integers(0, 9))))
+    unpickled = pickle.loads(pickle.dumps(array(rows)[chosen]))
+    assert type(unpickled) is array
+    assert unpickled == rows[chosen]
+    assert pa.array(unpickled).to_pylist() == rows[chosen]
+    assert pickle.loads(pickle.dumps(unpickled[1:])) == rows[chosen][1:]
+
+
+def test_pickled_slice_does_not_take_the_rows_around_it_along() -> None:
+    texts = sm.StringArray(["x" * 1000] * 100)
+    assert len(pickle.dumps(texts[40:42])) < 3000
+
+
+@pytest.mark.parametrize(
+    ("lengths", "content"),
+    [
+        (b"\1", b"a"),
+        (struct.pack("<q", 2), b"a"),
+        (struct.pack("<q", 0), b"a"),
+        (struct.pack("<2q", -2, 1), b"a"),
+        (struct.pack("<2q", 2**63 - 1, 2**63 - 1), b"a"),
+        (struct.pack("<q", 1), b"\xff"),
+        (struct.pack("<2q", 1, 1), "é".encode()),
+    ],
+)
+def test_damaged_pickle_of_strings_raises(lengths: bytes, content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"do not match|UTF-?8|utf-?8"):
+        Objects.of_packed("string", lengths, content)
 
 
 @settings(deadline=None, max_examples=50)

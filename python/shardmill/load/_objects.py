@@ -126,6 +126,11 @@ class _ArrowArray(ObjectArray):
         column: Any = self._column
         return column.to_arrow(self._start, self._stop).__arrow_c_array__(requested_schema)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Only the view's own rows, without an object for each of them.
+        column: Any = self._column
+        return _unpickled, (type(self), *column.packed(self._start, self._stop))
+
 
 class StringArray(_ArrowArray):
     """A column of strings. Each becomes a ``str`` on access; nulls are ``None``.
@@ -162,6 +167,11 @@ class BinaryArray(_ArrowArray):
     @staticmethod
     def _columned(values: Iterable[bytes | None]) -> Objects:
         return Objects.of_binaries(list(values))
+
+
+def _unpickled(kind: type[_ArrowArray], lengths: bytes, content: bytes) -> _ArrowArray:
+    column = Objects.of_packed("string" if issubclass(kind, StringArray) else "binary", lengths, content)
+    return kind._view(column, 0, len(column))
 
 
 #: Class of a native column, by kind.

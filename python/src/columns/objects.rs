@@ -179,6 +179,6 @@ fn dictionary<'py>(py: Python<'py>, column: &str, array: &ArrayRef, value: &Data
     each(py, keys.as_primitive::<UInt64Type>(), |key| Ok(usize::try_from(key).ok().and_then(|key| values.get(key)).unwrap_or(&none).clone()))
 }
 
-fn arrow_error(column: &str, source: arrow_schema::ArrowError) -> PyErr {
+pub(super) fn arrow_error(column: &str, source: arrow_schema::ArrowError) -> PyErr {
     PyShardmillError::from(ObjectError::Arrow { column: column.to_owned(), source }).into()
 }
