@@ -94,6 +94,8 @@ $(NATIVE): $(RUST_SOURCES) $(VENV)/.demo $(PROFILE_MARK) | own-target
 
 .PHONY: build
 build: prerequisites own-target $(NATIVE) ## Build the native module into .venv
+	@# As pip does. Without it, each process compiles the modules again where PYTHONDONTWRITEBYTECODE is set.
+	@$(BIN)/python -m compileall -q python/shardmill
 
 .PHONY: build-release
 build-release: ## Build the native module as in wheels, for measurements
