@@ -90,13 +90,16 @@ impl PyObjects {
         let damaged = || PyValueError::new_err("lengths and content of a pickled column do not match");
         let (lengths, []) = lengths.as_chunks::<8>() else { return Err(damaged()) };
         let lengths: Vec<i64> = lengths.iter().map(|length| i64::from_le_bytes(*length)).collect();
-        let mut offsets = vec![0i64];
+        let mut end = 0i64;
+        let mut offsets = vec![end];
         for length in &lengths {
-            let last = offsets.last().copied().unwrap_or_default();
-            let end = if *length < NULL { None } else { last.checked_add((*length).max(0)) };
-            offsets.push(end.ok_or_else(damaged)?);
+            if *length < NULL {
+                return Err(damaged());
+            }
+            end = end.checked_add((*length).max(0)).ok_or_else(damaged)?;
+            offsets.push(end);
         }
-        if offsets.last().copied() != i64::try_from(content.len()).ok() {
+        if i64::try_from(content.len()) != Ok(end) {
             return Err(damaged());
         }
         let nulls = lengths.contains(&NULL).then(|| lengths.iter().map(|length| *length != NULL).collect::<NullBuffer>());
