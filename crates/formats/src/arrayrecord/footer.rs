@@ -68,7 +68,11 @@ pub(super) struct Mapped {
 impl Mapped {
     pub(super) fn new(len: usize) -> io::Result<Self> {
         // An empty mapping is not possible.
-        Ok(Self { memory: MmapMut::map_anon(len.max(1))?, len: 0 })
+        let memory = MmapMut::map_anon(len.max(1))?;
+        // A page fault per 4 KiB is half of the time that opening takes. The system may refuse.
+        #[cfg(target_os = "linux")]
+        let _refused = memory.advise(memmap2::Advice::HugePage);
+        Ok(Self { memory, len: 0 })
     }
 
     pub(super) fn whole(&mut self) -> &mut [u8] {

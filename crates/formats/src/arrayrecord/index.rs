@@ -4,6 +4,7 @@
 //! bytes.
 
 use super::block::{CHUNK_HEADER, is_legal};
+use super::offsets::Offsets;
 use super::wire::{Value, fields, put_bytes, put_number};
 use super::{Fault, varint};
 use std::ops::Range;
@@ -24,7 +25,7 @@ pub(super) struct ChunkEntry {
 #[derive(Debug)]
 pub(super) struct Index {
     /// Begin of each chunk, and of the footer after the last chunk.
-    offsets: Vec<u64>,
+    offsets: Offsets,
     grouping: Grouping,
     pub num_records: u64,
     /// Decoded size of all records.
@@ -49,12 +50,12 @@ impl Index {
     }
 
     pub(super) fn footer_offset(&self) -> u64 {
-        self.offsets.last().copied().unwrap_or(FIRST_CHUNK)
+        self.offsets.last().unwrap_or(FIRST_CHUNK)
     }
 
     /// Byte range of a chunk in the file, including padding that may follow it.
     pub(super) fn range(&self, chunk: usize) -> Option<Range<u64>> {
-        Some(*self.offsets.get(chunk)?..*self.offsets.get(chunk + 1)?)
+        Some(self.offsets.get(chunk)?..self.offsets.get(chunk + 1)?)
     }
 
     /// The record numbers of a chunk.
@@ -108,7 +109,7 @@ pub(super) struct IndexBuilder {
     /// Maximal number of index records.
     limit: usize,
     metadata: Option<Metadata>,
-    offsets: Vec<u64>,
+    offsets: Offsets,
     lengths: Vec<u32>,
     counts: Counts,
     decoded_size: u64,
@@ -121,7 +122,7 @@ impl IndexBuilder {
             footer_offset,
             limit: num_records.saturating_sub(1),
             metadata: None,
-            offsets: Vec::new(),
+            offsets: Offsets::default(),
             lengths: Vec::new(),
             counts: Counts::default(),
             decoded_size: 0,
@@ -182,7 +183,7 @@ struct Counts {
 
 impl Counts {
     /// A chunk has at least one byte per record, so its claimed number is bounded by the file.
-    fn check_last(&self, next_offset: u64, offsets: &[u64]) -> Result<(), Fault> {
+    fn check_last(&self, next_offset: u64, offsets: &Offsets) -> Result<(), Fault> {
         match offsets.last() {
             Some(begin) if self.last > next_offset - begin => {
                 Err(Fault::TooLarge { what: "number of records in a chunk", value: self.last, limit: next_offset - begin })

@@ -16,6 +16,7 @@ mod file;
 mod footer;
 mod hash;
 mod index;
+mod offsets;
 mod options;
 mod simple;
 mod table;
