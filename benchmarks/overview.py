@@ -153,10 +153,7 @@ COMPARISONS = [
         peer="tokenizers",
         summary="tokens",
         ours=tuple((f"encode__threads_{threads}__shardmill", "mb_per_s") for threads in (1, 2)),
-        theirs={
-            ("encode__threads_1__tokenizers", "mb_per_s"): "encode_batch_fast, 1 thread",
-            ("encode__threads_2__tokenizers", "mb_per_s"): "encode_batch_fast, 2 threads",
-        },
+        theirs={("encode__threads_2__tokenizers", "mb_per_s"): "encode_batch_fast, 2 threads"},
     ),
     Comparison(
         work="texts to token ids",
