@@ -52,9 +52,10 @@ class Session:
             "datasets": {name: record_of(self.settings.paths[name]) for name in names},
             "entries": {name: done | {"failures": []} for name, done in found.get("entries", {}).items()},
         }
-        # Round by round, so that a slow minute of the machine does not hit all runs of one entry.
+        # Round by round, so that a slow minute of the machine does not hit all runs of one entry. Every second round is in reverse order: the
+        # first process after one that used much memory is slower, and would always be the same one.
         for number in range(1, self.rounds + 1):
-            for entry in entries:
+            for entry in entries if number % 2 else reversed(entries):
                 python = _interpreter(entry.python)
                 done = results["entries"].setdefault(
                     entry.name, {"versions": versions_of(python), "failures": [], "rounds": []}

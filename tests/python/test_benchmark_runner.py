@@ -187,6 +187,13 @@ class TestSession:
         assert failure in entry["failures"]
         assert entry["rounds"] == []
 
+    def test_every_second_round_is_in_reverse_order(self, tmp_path, module):
+        log = tmp_path / "log"
+        body = f"open({str(log)!r}, 'a').write(name); " + SUCCESS
+        steps = [Step(name, module(name, f"name = {name!r}; {body}"), {}) for name in "ab"]
+        assert list(run(tmp_path, *steps, rounds=3)) == ["a", "b"]
+        assert log.read_text() == "abbaab"
+
     def test_resumed_session_runs_what_is_missing_or_failed(self, tmp_path, module, monkeypatch):
         monkeypatch.setattr(sessions, "git_commit", lambda _repository: "c0ffee")
         good = Step("good", module("good", "(out / 'log').touch(); " + SUCCESS), {})
