@@ -11,6 +11,7 @@ pub(super) struct Offsets {
     within: Vec<u32>,
     /// 0 once offsets of a block were more than 4 GiB apart: each has its own base.
     shift: u32,
+    /// Not derived: the checks of an index read it twice for each chunk.
     last: Option<u64>,
 }
 
@@ -29,7 +30,7 @@ impl Offsets {
     /// Appends an offset that is not below the last one.
     #[inline]
     pub(super) fn push(&mut self, offset: u64) {
-        if self.within.len().trailing_zeros() >= self.shift {
+        if self.within.len().is_multiple_of(1 << self.shift) {
             self.bases.push(offset);
         }
         let base = self.bases.last().copied().unwrap_or_default();
