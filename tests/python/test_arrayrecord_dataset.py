@@ -1,15 +1,13 @@
 """ArrayRecord files of array_record itself, as any other table: `Dataset`, `Loader`, `head`, `inspect`, `verify`."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from command import shardmill
 from shardmill.curate import inspect, verify
 
 array_record_module = pytest.importorskip("array_record.python.array_record_module")
@@ -28,12 +26,6 @@ def write(path: Path, records: list[bytes], options: str = "group_size:1") -> Pa
 def records_of(count: int, seed: int = 0) -> list[bytes]:
     rng = np.random.default_rng(seed)
     return [rng.bytes(int(length)) for length in rng.integers(0, 400, count)]
-
-
-def shardmill(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "shardmill", *map(str, arguments)]
-    environment = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 
 @pytest.fixture(scope="module")

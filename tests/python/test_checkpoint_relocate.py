@@ -12,9 +12,9 @@ pa = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as pq
 from checkpoint_jobs import Job
+from command import shardmill
 from shardmill.errors import CheckpointDamagedError, CheckpointMismatchError, OptionError
 from shardmill.resume import Checkpoint
-from test_cli import shardmill
 
 
 @pytest.fixture(autouse=True)

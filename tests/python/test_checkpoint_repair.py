@@ -9,13 +9,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from breadth import examples
 
 pa = pytest.importorskip("pyarrow")
 
 import shardmill as sm
 from checkpoint_jobs import Job, stopped_twice
+from command import shardmill
 from shardmill.curate import _resumption as resumption
-from test_cli import shardmill
 
 SOURCE = {"files_per_partition": 2}
 
@@ -78,7 +79,7 @@ def test_any_damage_to_a_checkpoint_ends_exact_or_is_repaired_by_the_command_of_
         shutil.copytree(directory, tmp_path / "saved" / directory.name)
     files = sorted(path.relative_to(tmp_path) for path in job.state.rglob("*") if path.is_file())
     random_ = random.Random(13)
-    for file in files * 3:
+    for file in files * examples(3, 1):
         story = damage(tmp_path / file, random_)
         resume(job, id_column=id_column)
         found = job.ids()

@@ -11,20 +11,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from command import shardmill
 from promptness import HANGS_S, assert_prompt
 from shard_files import png, source_sample, text_only_sample, write_tar, written_sample
-
-ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
-
-
-def shardmill(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "shardmill",
-        *(part if isinstance(part, bytes) else str(part) for part in arguments),
-    ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False, **options)
 
 
 @pytest.fixture

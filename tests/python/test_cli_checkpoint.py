@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from checkpoint_jobs import Job
-from test_cli import shardmill
+from command import shardmill
 
 
 @pytest.fixture

@@ -14,15 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from command import shardmill
 from shardmill.cli._commands import run
 
 ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
 TEXTS = [f"line {number} of text" * (number % 9) for number in range(3_000)]
-
-
-def shardmill(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "shardmill", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False)
 
 
 def converted(*arguments: object) -> str:

@@ -14,16 +14,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from command import shardmill
 from flat_options import flat_loader
 
-ENVIRONMENT = os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
 ROWS = 1_000
-
-
-def shardmill(*arguments: object, columns: int = 100) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "shardmill", *map(str, arguments)]
-    environment = ENVIRONMENT | {"COLUMNS": str(columns)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -153,14 +147,16 @@ def test_one_row_and_one_file_are_singular(tmp_path: Path) -> None:
     assert shardmill("explain", tmp_path).stdout.startswith("Epoch 0, step 0 of 1, rank 0 of 1: 1 row\n")
 
 
-def test_character_that_the_encoding_lacks_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_character_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"x": "é…\U0001f600"}) + "\n")
-    monkeypatch.setitem(ENVIRONMENT, "PYTHONIOENCODING", "ascii")
-    result = shardmill("head", tmp_path, "--json")
-    assert (result.returncode, result.stdout) == (0, '{"x": "\\u00e9\\u2026\\ud83d\\ude00"}\n')
-    assert json.loads(result.stdout) == {"x": "é…\U0001f600"}
-    monkeypatch.setitem(ENVIRONMENT, "PYTHONIOENCODING", "ascii:replace")
-    assert shardmill("head", tmp_path, "--json").stdout == '{"x": "???"}\n'
+
+    def head(encoding: str) -> str:
+        command = [sys.executable, "-m", "shardmill", "head", str(tmp_path), "--json"]
+        environment = os.environ | {"PYTHONIOENCODING": encoding}
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+
+    assert head("ascii") == '{"x": "\\u00e9\\u2026\\ud83d\\ude00"}\n'
+    assert head("ascii:replace") == '{"x": "???"}\n'
 
 
 def test_hint_for_mixed_formats_names_an_option_that_reads_one_of_them(tmp_path: Path) -> None:

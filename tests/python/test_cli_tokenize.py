@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
+import command
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,9 +19,7 @@ TEXTS = ["hello world", "", "world hello hello"]
 
 
 def shardmill(*arguments: object, cache: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "shardmill", *map(str, arguments)]
-    environment = os.environ | {"NO_COLOR": "1", "SHARDMILL_CACHE_DIR": str(cache)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    return command.shardmill(*arguments, SHARDMILL_CACHE_DIR=str(cache))
 
 
 @pytest.fixture

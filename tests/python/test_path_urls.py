@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import in_one
+from command import shardmill
 from shardmill.arrayrecord import ArrayRecordDataSource, ArrayRecordReader, ArrayRecordWriter
 from shardmill.curate import ParquetSink, Pipeline, TableSource, inspect, verify
 from shardmill.resume import Checkpoint, IdIndex
@@ -96,8 +96,9 @@ def test_record_files_take_any_form(directory: Path, form: Callable[[Path], Any]
 @pytest.mark.parametrize("form", FORMS[:5])
 def test_command_line_takes_any_form(directory: Path, form: Callable[[Path], Any]) -> None:
     def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "shardmill", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        done = shardmill(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     assert "a" in run("head", form(directory / "in"), "--json")
     run("convert", form(directory / "in"), form(directory / "converted.jsonl"), "--no-progress")
@@ -139,9 +140,9 @@ def uses(path: Any, directory: Path) -> dict[str, Callable[[], Any]]:
     }
 
 
-@pytest.mark.parametrize("use", uses("", Path()))
-@pytest.mark.parametrize(
-    ("path", "named"),
+@in_one("use", uses("", Path()))
+@in_one(
+    "path, named",
     [
         ("s4://b/x", "s4"),
         ("S3://b/x", "S3"),

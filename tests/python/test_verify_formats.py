@@ -5,8 +5,6 @@ import gzip
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +12,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from command import shardmill
 from shard_files import write_tar
 from shardmill.curate import inspect, verify
 from shardmill.errors import Error, FormatError
@@ -73,13 +72,6 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    code = "from shardmill.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-
-
 def test_sound_files_of_all_formats_in_one_directory_pass(directory: Path) -> None:
     checks = verify(directory)
     assert [(check.path, check.problems) for check in checks if not check.is_valid] == []
@@ -88,7 +80,7 @@ def test_sound_files_of_all_formats_in_one_directory_pass(directory: Path) -> No
     assert {check.samples for check in checks if not check.path.endswith("k.tar")} == {len(ROWS)}
     inspections = inspect(directory).files
     assert [(file.path, file.damage) for file in inspections if file.damage] == []
-    assert (command("verify", directory).returncode, command("inspect", directory).returncode) == (0, 0)
+    assert (shardmill("verify", directory).returncode, shardmill("inspect", directory).returncode) == (0, 0)
 
 
 @pytest.mark.parametrize("number", [0, 1, 150, 299])
@@ -111,7 +103,7 @@ def test_one_cut_file_among_all_is_named(directory: Path, name: str) -> None:
     path.write_bytes(content[: len(content) * 2 // 3 - 5])
     bad = [check for check in verify(directory) if not check.is_valid]
     assert [check.path for check in bad] == [str(path)]
-    result = command("verify", directory)
+    result = shardmill("verify", directory)
     assert result.returncode == 1
     assert sum(str(path) in line for line in result.stdout.splitlines()) == bad[0].problem_count
     assert "Traceback" not in result.stderr and "panicked" not in result.stderr
@@ -120,7 +112,7 @@ def test_one_cut_file_among_all_is_named(directory: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["a.parquet", "c.orc", "f.jsonl.gz", "h.array_record", "j.tar.gz"])
 def test_inspect_of_a_damaged_file_exits_with_1(directory: Path, name: str) -> None:
     (directory / name).write_bytes((directory / name).read_bytes()[:-30])
-    result = command("inspect", directory / name)
+    result = shardmill("inspect", directory / name)
     assert (result.returncode, "damage" in result.stdout) == (1, True)
 
 
@@ -242,9 +234,9 @@ def test_damage_of_an_mds_directory_is_found_by_verify_and_by_reading(
         list(sm.Loader(directory, output="arrow", batch_size=50))
     bad = [check for check in verify(directory) if not check.is_valid]
     assert len(bad) == 1 and bad[0].problems
-    assert command("verify", directory).returncode == 1
+    assert shardmill("verify", directory).returncode == 1
     if damage not in ("flip", "other hash"):
-        assert command("inspect", directory).returncode == 1
+        assert shardmill("inspect", directory).returncode == 1
 
 
 @pytest.mark.parametrize("algorithm", HASHES)
