@@ -36,7 +36,15 @@ demo: build ## Make a small data set, curate it four ways, write a report to loo
 	@$(BIN)/python examples/demo.py
 
 .PHONY: test
-test: lint test-rust test-python ## Lints, types and all tests; CI adds a browser, an S3 server and checks of crates and workflows
+test: lint test-rust test-python ## Lints, types and tests, in minutes; CI adds a browser, an S3 server and checks of crates and workflows
+	@echo "all tests passed"
+
+# Whole products of options, long faults, Ray clusters, servers of stores, trainings and notebooks.
+.PHONY: test-all
+test-all: export SHARDMILL_TESTS = all
+test-all: lint stubs s3-server test-rust ## Every test, with other versions of Python where they are installed: an hour and more
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadgroup
+	@for python in $(OTHER_PYTHONS); do $(MAKE) --no-print-directory test-with PYTHON=$$python SHARDMILL_TESTS=; done
 	@echo "all tests passed"
 
 .PHONY: prerequisites
@@ -74,6 +82,7 @@ $(VENV)/.demo: requirements-demo.txt | prerequisites
 
 $(VENV)/.ready: requirements-dev.txt $(VENV)/.demo
 	@echo "installing what the tests need into $(VENV): gigabytes, minutes the first time …" >&2
+	@cargo fetch --quiet --locked
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -r requirements-dev.txt
 	@touch $@
 
@@ -109,6 +118,10 @@ lint: build $(VENV)/.ready ## Formats, lints and types
 	$(BIN)/ruff check .
 	$(BIN)/typos
 	$(BIN)/pyright
+
+.PHONY: stubs
+stubs: build $(VENV)/.ready ## Compare the stubs of the native module with the module
+	MYPYPATH=python PYTHONPATH=python $(BIN)/python -m mypy.stubtest shardmill._native
 
 .PHONY: deny
 deny: prerequisites ## Licences, banned and unused crates; builds cargo-deny and cargo-machete into the cache once
@@ -180,9 +193,14 @@ browser: ## Install Chromium for the browser tests, where apt-get and the right 
 s3-server: prerequisites ## Build the servers and the fault proxy of tests/remote into the cache, where Go and Node.js are there
 	@PYTHONPATH=tests $(PYTHON) -m remote.binary
 
-.PHONY: test-slow
-test-slow: build $(VENV)/.ready ## The long forms of the fault tests
-	$(BIN)/python -m pytest -m slow
+# `make test` in other versions of Python: the module is the same for all of them.
+OTHER_PYTHONS ?= $(shell for minor in 12 13 14; do $(PYTHON) -c "import sys; sys.exit(sys.version_info[1] == $$minor)" \
+	&& python3.$$minor -c '' 2>/dev/null && echo python3.$$minor; done)
+.PHONY: test-with
+test-with: build ## The Python tests with another version: make test-with PYTHON=python3.13
+	@$(PYTHON) -m venv $(CACHE)/environments/$(notdir $(PYTHON))
+	@$(CACHE)/environments/$(notdir $(PYTHON))/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	PYTHONPATH=python $(CACHE)/environments/$(notdir $(PYTHON))/bin/python -m pytest -m "not slow" --numprocesses $(TEST_PROCESSES) --dist loadgroup
 
 .PHONY: fuzz
 fuzz: ## Fuzz each parser for EACH_S=300 seconds; needs nightly Rust and cargo-fuzz

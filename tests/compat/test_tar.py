@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from breadth import in_one
 from shardmill._native.formats import tar_members
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
@@ -43,8 +44,8 @@ def random_name(rng: random.Random, format: str) -> str:
     return f"{directory}/{name}" if directory else name
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("seed", range(20))
+@in_one("format", FORMATS)
+@in_one("seed", range(20))
 def test_random_archive_has_the_members_of_tarfile(tmp_path: Path, format: str, seed: int) -> None:
     rng = random.Random(seed)
     path = tmp_path / "a.tar"

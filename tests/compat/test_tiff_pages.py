@@ -9,6 +9,7 @@ import io
 import struct
 
 import pytest
+from breadth import in_one
 from shardmill._native import images
 
 np = pytest.importorskip("numpy")
@@ -235,7 +236,7 @@ def tags_of(page):
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
+@in_one("name", CASES)
 def test_extracted_page_has_the_pixels_and_tags_of_the_source_page(name):
     payload = CASES[name]()
     with tifffile.TiffFile(io.BytesIO(payload)) as source:

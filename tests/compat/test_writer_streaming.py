@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +82,7 @@ def test_mosaicml_reads_a_merged_directory(tmp_path: Path) -> None:
         assert_same(one, expected)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     samples=st.lists(
         st.tuples(

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from breadth import covering
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "compat" / "arrayrecord"))
 from file_builder import written
@@ -72,9 +73,7 @@ def outcomes(body: str, directory: Path, file: bytes, records: list[bytes]) -> C
     return Counter(json.loads(run_python(START + body, directory, timeout=120)))
 
 
-@pytest.mark.parametrize("kind", ["", ",transpose"], ids=["simple", "transposed"])
-@pytest.mark.parametrize("group", [1, 3])
-@pytest.mark.parametrize("codec", CODECS)
+@covering(1, codec=CODECS, group=[1, 3], kind=["", ",transpose"])
 def test_flipped_bit_gives_the_written_records_or_an_error(codec, group, kind, tmp_path) -> None:
     path = ORIGINAL.write(tmp_path / "file", RECORDS, f"{codec},group_size:{group}{kind}")
     counts = outcomes(FLIPS, tmp_path, path.read_bytes(), RECORDS)

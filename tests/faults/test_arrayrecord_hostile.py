@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from breadth import in_one
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "compat" / "arrayrecord"))
 from arrayrecord_hostile import CASES
@@ -32,6 +33,6 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
+@in_one("case", CASES)
 def test_lie_gives_right_records_or_an_error(case: str, outcomes: dict[str, str]) -> None:
     assert outcomes[case] in ("refused", "partly", "whole")

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from breadth import examples
 from job import KINDS
 from job_process import Job, assert_whole, contents, run_job, staging
 from promptness import HANGS_S, assert_prompt
@@ -78,7 +79,7 @@ def kill_repeatedly(kind: str, source: Path, out: Path, reference: dict[str, byt
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_runs_leave_nothing_partial_and_the_next_one_completes(kind, shards, references, tmp_path) -> None:
-    kill_repeatedly(kind, shards[kind.split("-")[0]], tmp_path / "out", references[kind], kills=5)
+    kill_repeatedly(kind, shards[kind.split("-")[0]], tmp_path / "out", references[kind], kills=examples(5, 2))
 
 
 @pytest.mark.slow

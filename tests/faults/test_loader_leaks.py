@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from breadth import covering
 from loader_files import flat, numpy_loader, write_files
 from promptness import HANGS_S, assert_prompt
 
@@ -45,8 +46,7 @@ def figures_of_epochs(path: Path, epochs: int, **options: Any) -> list[tuple[int
     return [tuple(figures) for figures in json.loads(done.stdout)]
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("output", ["numpy", "arrow", "dict"])
+@covering(1, output=["numpy", "arrow", "dict"], shuffle=[False, True])
 def test_epochs_grow_neither_memory_nor_threads_nor_descriptors(tmp_path: Path, output: str, shuffle: bool) -> None:
     rows = 10_000 if output == "dict" else 60_000
     path = write_files(tmp_path / "rows", [rows] * 4, row_group=rows // 10)

@@ -6,12 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from breadth import examples
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "compat" / "arrayrecord"))
 from mutation_files import KINDS
 from own_process import ProcessError, run_python
 
-SHORT, LONG = 80, 3000
+SHORT, LONG = examples(80, 12), 3000
 JUDGE = Path(__file__).parent / "mutation_judge.py"
 
 

@@ -89,6 +89,7 @@ def _run(kind: str, source: str, out: str) -> int:
     return pipeline_of(kind, source, out).run().counts("output")["samples"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_multiprocessing_children_finish_their_runs(method, shards, references, tmp_path) -> None:
@@ -176,6 +177,7 @@ def test_failed_runs_leave_no_thread_and_no_file_open(shards, tmp_path) -> None:
     assert threads_after - threads_before < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_peak_memory_of_two_workers_on_raw_shards(kind, raw_shards, tmp_path) -> None:
     assert all(path.stat().st_size > 100_000_000 for path in raw_shards["wds"].iterdir())

@@ -24,7 +24,7 @@ from benchmarks.runner.processes import ProcessTree
 JOB = Path(__file__).with_name("ray_checkpoint_job.py")
 ROWS_IN_FILE = 5
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
 class Driver:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from ray_nodes import Driver, Nodes, another, read_only
 from resume_process import Case, hidden
 
-pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 PLUG_IN = Path(__file__).with_name("ray_checkpoint_job.py")
 ROWS_IN_FILE = 5

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from breadth import examples
 from resume_job import DOCUMENTS
 from resume_process import Case, ResumeJob, hidden, wait_for
 from shardmill.errors import CheckpointMismatchError
@@ -57,7 +58,7 @@ def kill_and_resume(directory: Path, kind: str, kills: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_job_is_resumed_and_every_row_is_there_once(kind, tmp_path) -> None:
-    kill_and_resume(tmp_path, kind, kills=3)
+    kill_and_resume(tmp_path, kind, kills=examples(3, 2))
 
 
 @pytest.mark.slow

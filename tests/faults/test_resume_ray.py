@@ -17,7 +17,7 @@ from shardmill.curate._resumption import Resumption
 from shardmill.resume import Checkpoint
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 #: Of one call, of which there are sixteen: a job of many seconds, so that its workers are lost at work.
 PACE = 0.5

@@ -309,4 +309,5 @@ def test_core_time_of_a_pass_includes_its_worker_processes(tmp_path):
         yield np.zeros((2, 3, 224, 224), np.uint8)
 
     metrics = images._passes(images.ImageOptions(out=tmp_path, data=tmp_path, epochs=1), one_pass)
-    assert metrics["core_ms"] >= 250
+    # The child alone takes 250; clocks of processes have ticks.
+    assert metrics["core_ms"] >= 200

@@ -15,7 +15,7 @@ pa = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as pq
 import shardmill as sm
-from checkpoint_jobs import Job
+from checkpoint_jobs import Job, hashable
 from promptness import HANGS_S
 from shardmill.curate import Map
 from shardmill.errors import CheckpointMismatchError, FormatError, IdTypeError, MissingColumnError
@@ -72,6 +72,8 @@ def test_ids_of_each_type_survive_an_interruption_and_another_layout(job, name):
     for number in range(4):
         job.write(f"{number}", values[number * 5 : number * 5 + 5], kind)
     job.stop(3)
+    # Two splits run at once, so any two of the first three may be done.
+    done = job.ids()
     for file in job.source.iterdir():
         file.unlink()
     if name == "bool":
@@ -84,7 +86,7 @@ def test_ids_of_each_type_survive_an_interruption_and_another_layout(job, name):
     job.run()
 
     job.assert_ids(expected)
-    assert job.work.seen == values[:9:-1]
+    assert job.work.seen == [value for value in values[::-1] if hashable((value,)) not in done]
 
 
 def test_several_columns_make_an_id_together(job):

@@ -61,7 +61,7 @@ def files(directory: Path) -> dict[str, tuple[int, bytes]]:
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in directory.iterdir()}
 
 
-@pytest.mark.parametrize("executor", ["local", "ray"])
+@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.slow])])
 @pytest.mark.parametrize("per_split", [1, 2])
 def test_repaired_shard_is_run_again_and_its_output_replaced(shards, executor, per_split):
     if executor == "ray":

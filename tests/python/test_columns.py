@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from breadth import examples
 from column_values import (
     ALL,
     BEYOND_F64,
@@ -91,7 +92,7 @@ def test_strings_and_binaries_equal_pyarrow_in_every_access(array: pa.Array, kin
             second[row]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.data(), st.sampled_from([(sm.StringArray, st.text(max_size=20)), (sm.BinaryArray, st.binary(max_size=20))]))
 def test_pickled_slice_has_the_rows_of_the_slice(data: Any, kind: Any) -> None:
     array, values = kind
@@ -126,7 +127,7 @@ def test_damaged_pickle_of_strings_raises(lengths: bytes, content: bytes) -> Non
         Objects.of_packed("string", lengths, content)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.one_of(st.none(), st.text(max_size=20))))
 def test_string_array_of_any_strings_gives_them_back(texts: list[Any]) -> None:
     array = sm.StringArray(texts)

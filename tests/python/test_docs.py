@@ -5,6 +5,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from breadth import in_one
 
 from benchmarks.mint1t import write_dataset
 
@@ -60,7 +61,7 @@ def test_python_of_the_page_that_does_not_run_is_valid(page):
             compile(padding + dedent(match[2]), name_of(page), "exec")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@in_one("page", PAGES, ids=name_of)
 def test_links_between_pages_lead_somewhere(page):
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         if not target.startswith(("http://", "https://", "mailto:")) and target not in GENERATED:

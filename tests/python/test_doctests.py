@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import shardmill
+from breadth import in_one
 
 
 def modules():
@@ -24,7 +25,7 @@ def other_libraries():
     sys.modules.update(kept)
 
 
-@pytest.mark.parametrize("name", ["shardmill", *modules()])
+@in_one("name", ["shardmill", *modules()])
 @pytest.mark.usefixtures("other_libraries")
 def test_examples_of_docstrings_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

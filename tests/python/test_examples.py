@@ -76,6 +76,7 @@ def test_demo_fails_with_a_sentence_and_a_hint(arguments, message):
     assert "Traceback" not in finished.stderr
 
 
+@pytest.mark.slow
 def test_training_is_killed_and_resumed_without_a_row_lost(tmp_path):
     pytest.importorskip("torch")
     command = [sys.executable, EXAMPLES / "train_resume.py", "--out", tmp_path]
@@ -108,6 +109,7 @@ def train_text(monkeypatch):
     return importlib.import_module("train_text")
 
 
+@pytest.mark.slow
 def test_training_on_text_is_killed_and_resumed_with_equal_batches_and_losses(text_training):
     out, finished = text_training
     assert finished.returncode == 0, finished.stderr
@@ -152,6 +154,7 @@ def with_no_loss(lines):
     lines[-1]["loss"] = float("nan")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ledgers", "change", "problem"),
     [
@@ -172,6 +175,7 @@ def test_training_on_text_reports_a_difference(text_training, train_text, tmp_pa
     assert problem in train_text.check(damaged)
 
 
+@pytest.mark.slow
 def test_training_on_text_fails_with_a_sentence_and_a_hint(tmp_path):
     pytest.importorskip("torch")
     for texts, message in (("absent", "is not a directory"), (".", "0 bytes of text are too few")):
@@ -204,6 +208,7 @@ def notebook():
     return content
 
 
+@pytest.mark.slow
 def test_notebook_runs_and_shows_pictures(notebook):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
@@ -220,6 +225,7 @@ def test_links_of_the_notebook_lead_somewhere(notebook):
             assert (EXAMPLES / target).exists(), target
 
 
+@pytest.mark.slow
 def test_training_on_images_is_killed_and_resumed_with_equal_pixels_and_losses(tmp_path):
     pytest.importorskip("torch")
     np, image_module = pytest.importorskip("numpy"), pytest.importorskip("PIL.Image")
@@ -239,6 +245,7 @@ def test_training_on_images_is_killed_and_resumed_with_equal_pixels_and_losses(t
     assert "which is rounding" in finished.stdout
 
 
+@pytest.mark.slow
 def test_training_on_images_needs_photographs(tmp_path):
     pytest.importorskip("torch")
     command = [sys.executable, EXAMPLES / "train_images.py", "--out", tmp_path / "out", "--photos", tmp_path]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardmill._native import plan
@@ -251,7 +252,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(rows=ROWS, tree=TREES)
 def test_random_trees_keep_what_pyarrow_keeps(rows: list[tuple[Any, ...]], tree: pc.Expression) -> None:
     types = {"i": pa.int32(), "f": pa.float64(), "s": pa.string(), "b": pa.bool_()}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardmill._native import plan
@@ -264,7 +265,7 @@ conditions: st.SearchStrategy[Pair] = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(pair=conditions)
 def test_text_is_parsed_to_the_same_expression_and_keeps_what_duckdb_keeps(
     database: duckdb.DuckDBPyConnection, pair: Pair
@@ -345,7 +346,7 @@ def test_deep_computations_are_refused_and_long_filters_are_not() -> None:
     assert kept_by(parse_filter(long)) == kept_by(sm.col("i") >= 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=st.text("ab1.'\"` ()=<>+-*/%,\n\0", max_size=30) | st.text(max_size=20))
 def test_any_text_is_an_expression_or_an_option_error(text: str) -> None:
     try:

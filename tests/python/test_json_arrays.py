@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 import zstandard
+from breadth import examples, in_one
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardmill.curate import ParquetSink, Pipeline, TableSource
@@ -111,8 +112,8 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("extension", ["json", "jsonl", "json.gz"])
-@pytest.mark.parametrize("case", BROKEN)
+@in_one("extension", ["json", "jsonl", "json.gz"])
+@in_one("case", BROKEN)
 def test_what_is_neither_lines_nor_an_array_is_an_error_with_its_place(
     tmp_path: Path, case: str, extension: str
 ) -> None:
@@ -205,7 +206,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     values=st.lists(st.fixed_dictionaries({"n": st.integers(0, 9), "json": VALUES.map(json.dumps)}), max_size=8),
     indent=st.sampled_from([None, 0, 3]),

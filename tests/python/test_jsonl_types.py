@@ -16,6 +16,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import covering, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardmill.curate import ParquetSink, Pipeline, TableSource
@@ -157,9 +158,9 @@ LATE_FIELDS = [
 ]
 
 
-@pytest.mark.parametrize(("first", "late"), LATE_FIELDS, ids=str)
-@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.jsonl.gz"])
-def test_late_fields_join_the_schema_and_are_null_before(tmp_path: Path, first: Row, late: Row, name: str) -> None:
+@covering(1, name=["a.jsonl", "a.json", "a.jsonl.gz"], fields=LATE_FIELDS)
+def test_late_fields_join_the_schema_and_are_null_before(tmp_path: Path, fields: tuple[Row, Row], name: str) -> None:
+    first, late = fields
     rows = rows_with(late, first=first)
     path = write(tmp_path / name.removesuffix(".gz"), rows)
     read_by_polars = pl.read_json if name == "a.json" else pl.read_ndjson
@@ -186,6 +187,7 @@ def test_all_rows_with_late_fields_are_those_of_pyarrow(tmp_path: Path) -> None:
     assert list(filtered) == [{"id": LATE + 1, "a.new": 0.5}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1])
 def test_late_fields_of_any_file_are_columns_of_all(tmp_path: Path, place: int) -> None:
     files = [rows_with({}), rows_with({})]
@@ -231,7 +233,7 @@ def test_policies_on_bad_lines_see_the_late_type(tmp_path: Path) -> None:
         assert dataset[LATE]["score"] == 0.5
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     late=st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**53), 2**53)),
     at=st.integers(0, 1 << 20),

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from breadth import covering, examples
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -89,12 +90,11 @@ def found(tmp_path: Path, trained: Path) -> Callable[[str, int], Found]:
     return run
 
 
-@pytest.mark.parametrize("between", [" ", "\n", ""])
-@pytest.mark.parametrize("threads", [1, 2])
+@covering(1, threads=[1, 2], between=[" ", "\n", ""])
 def test_document_of_ten_megabytes_has_the_ids_of_the_library(
     trained: Path, paragraphs: list[str], found: Callable[[str, int], Found], between: str, threads: int
 ) -> None:
-    text = document(paragraphs, 10**7, between)
+    text = document(paragraphs, examples(10**7, 2 * 10**6), between)
     ids, mebibytes = found(text, threads)
     assert np.array_equal(ids, expected(trained, text))
     # A part of it is that of any document.

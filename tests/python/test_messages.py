@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from breadth import in_one
 from message_cases import CASES, SNAPSHOT, outcome, write_files
 
 EXPECTED = dict(re.findall(r"^\[(.+)\]\n((?:.+\n)+)", SNAPSHOT.read_text(encoding="utf-8"), re.MULTILINE))
@@ -30,6 +31,6 @@ def test_no_message_shows_what_only_a_developer_reads() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", CASES)
+@in_one("name", CASES)
 def test_message(directory, name: str) -> None:
     assert outcome(CASES[name]) + "\n" == EXPECTED[name]

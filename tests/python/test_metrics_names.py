@@ -99,7 +99,9 @@ def executor(request: pytest.FixtureRequest) -> Iterator[str]:
     ray.shutdown()
 
 
-@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.ray)], indirect=True)
+@pytest.mark.parametrize(
+    "executor", ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.slow])], indirect=True
+)
 def test_pipeline_counts_what_it_reads_and_writes_by_stage(tmp_path: Path, executor: str) -> None:
     # Ray sends a function by value only if it is not one of this module.
     def doubled(table: pa.Table) -> pa.Table:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import in_one
 from shardmill.curate import (
     AspectRatioFilter,
     BlurFilter,
@@ -97,13 +98,13 @@ def working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@in_one("name", CALLS)
 def test_integers_of_numpy_mean_what_integers_of_python_mean(name: str) -> None:
     assert CALLS[name](np.int64(2)) == CALLS[name](2)
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("value", [True, np.True_, "2", [2]], ids=repr)
+@in_one("name", CALLS)
+@in_one("value", [True, np.True_, "2", [2]], ids=repr)
 def test_other_types_than_integers_are_refused(name: str, value: Any) -> None:
     if isinstance(value, str) and name in ("prefetch_bytes", "window_bytes"):
         pytest.skip("sizes may be texts")

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardmill._native.columns import Converter
@@ -62,7 +63,7 @@ def test_rows_are_those_of_the_lists(kind: str) -> None:
             lists[row]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.data())
 def test_slices_of_slices_are_those_of_the_lists(data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=3), max_size=6))
@@ -144,7 +145,7 @@ def test_invalid_padding_is_an_error(kind: str, options: dict[str, Any], reason:
 # Padding
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_padded_batches_equal_the_model_on_every_level(data: st.DataObject) -> None:
     levels, pad = data.draw(st.integers(1, 3)), data.draw(st.sampled_from([0, -1, 7]))
@@ -384,7 +385,7 @@ def test_struct_options_name_fields_by_their_path(fields: Any, fills: Any, error
         batches(pa.array([], pa.struct(fields)), output)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.data())
 def test_struct_batches_of_any_sizes_are_the_rows(data: st.DataObject) -> None:
     inner = st.fixed_dictionaries({"n": st.integers(0, 9), "s": st.one_of(st.none(), st.text(max_size=3))})

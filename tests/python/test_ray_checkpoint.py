@@ -103,6 +103,7 @@ def filter_of(tmp_path, done, **options):
     return ShardmillCheckpointFilter(config, loaded(config)[0])
 
 
+@pytest.mark.slow
 def test_job_on_two_cpus_does_what_is_left_and_a_repeated_one_nothing(tmp_path):
     source = write(tmp_path / "in", [str(number) for number in range(10)], files=2)
     checkpoint = write(tmp_path / "checkpoint", ["1", "3", "7"], "done.parquet")
@@ -118,6 +119,7 @@ def test_job_on_two_cpus_does_what_is_left_and_a_repeated_one_nothing(tmp_path):
     assert ids_in(checkpoint) == [str(number) for number in range(10)]
 
 
+@pytest.mark.slow
 def test_files_that_are_listed_by_tasks_are_filtered_too(tmp_path, context):
     context.use_datasource_v2 = True
     source = write(tmp_path / "in", [1, 2, 3, 4])
@@ -140,6 +142,7 @@ def test_rows_are_those_of_the_default_classes(tmp_path):
     assert results[0] == sorted(set(values) - set(values[::3]))
 
 
+@pytest.mark.slow
 def test_union_of_reads_is_filtered_on_both_sides_and_the_checkpoint_goes_when_asked(tmp_path, context):
     first, second = write(tmp_path / "a", [1, 2, 3]), write(tmp_path / "b", [4, 5, 6])
     checkpoint = write(tmp_path / "checkpoint", [2, 5], "done.parquet")
@@ -153,6 +156,7 @@ def test_union_of_reads_is_filtered_on_both_sides_and_the_checkpoint_goes_when_a
     assert not checkpoint.exists()
 
 
+@pytest.mark.slow
 def test_actors_filter_when_read_tasks_must_not_and_classes_work_in_a_plain_config(tmp_path, context):
     source = write(tmp_path / "in", [1, 2, 3, 4])
     checkpoint = write(tmp_path / "checkpoint", [2, 3], "done.parquet")
@@ -299,6 +303,7 @@ def test_index_of_a_grown_checkpoint_takes_the_place_of_the_old_one(tmp_path, cl
     assert grown.filter_rows_for_block(pa.table({"id": [1, 2, 3]}))["id"].to_pylist() == [3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "cut", "foreign"])
 def test_node_without_a_sound_index_builds_it(tmp_path, cluster, damage):
     checkpoint = write(tmp_path / "checkpoint", [1, 2], "a.parquet")
@@ -454,6 +459,7 @@ def test_pending_ids_are_not_done_and_stay_when_there_is_no_directory_to_clean(t
     assert (checkpoint / f"{BASE}000001.pending.parquet").exists()
 
 
+@pytest.mark.slow
 def test_job_after_a_crash_undoes_the_write_and_does_it_again(tmp_path):
     source = write(tmp_path / "in", [1, 2, 3, 4])
     checkpoint = write(tmp_path / "checkpoint", [1, 2], f"{BASE}000000.parquet")

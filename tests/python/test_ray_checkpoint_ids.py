@@ -26,7 +26,7 @@ from shardmill.resume import IdIndex
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def shards(tmp_path_factory):
     return write_shards(tmp_path_factory.mktemp("shards"))
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one_cpu", "two_cpus"])
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.slow), 2], ids=["one_cpu", "two_cpus"])
 def cluster(request):
     ray.init(address="local", num_cpus=request.param, include_dashboard=False, logging_level="error")
     yield request.param
@@ -90,6 +90,7 @@ def test_output_is_the_same_files_byte_for_byte(cluster, shards, tmp_path, sink)
     assert ray.is_initialized()
 
 
+@pytest.mark.slow
 def test_parquet_input_gives_the_same_files(cluster, shards, tmp_path):
     pipeline(shards, tmp_path / "first").run()
     for executor in ("local", "ray"):
@@ -99,6 +100,7 @@ def test_parquet_input_gives_the_same_files(cluster, shards, tmp_path):
     assert digests(tmp_path / "ray") == digests(tmp_path / "local")
 
 
+@pytest.mark.slow
 def test_repeated_run_rewrites_the_same_files(cluster, shards, tmp_path):
     sink = ParquetSink(tmp_path / "out", mode="resume")
     for _ in range(2):
@@ -125,6 +127,7 @@ def test_reports_arrive_while_other_splits_still_run(cluster, tmp_path):
     assert seen == [(index, True) for index in range(4)]
 
 
+@pytest.mark.slow
 def test_number_of_workers_bounds_the_tasks_at_once(cluster):
     def span(split: str) -> tuple[float, float]:
         start = time.time()
@@ -136,6 +139,7 @@ def test_number_of_workers_bounds_the_tasks_at_once(cluster):
     assert all(earlier[1] <= later[0] for earlier, later in zip(spans, spans[1:], strict=False))
 
 
+@pytest.mark.slow
 def test_function_is_unpickled_once_a_process(cluster):
     class Costly:
         def __init__(self):
@@ -188,6 +192,7 @@ def test_error_of_a_stage_keeps_class_message_and_cause(cluster, shards, tmp_pat
     assert not digests(tmp_path / "ray")
 
 
+@pytest.mark.slow
 def test_cause_that_cannot_travel_is_told_in_words(cluster, shards, tmp_path):
     def refuse(table):
         raise Unreadable(1, 2)
@@ -234,6 +239,7 @@ def test_lost_worker_is_repeated(cluster, tmp_path):
     assert [result for _index, result in run_splits(dies_once, ["x"], workers=1)] == ["x"]
 
 
+@pytest.mark.slow
 def test_index_that_another_job_has_merged_is_made_again(cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "in").mkdir()
@@ -273,6 +279,7 @@ def interrupted_once(marker: Path) -> threading.Thread:
     return thread
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_task(cluster, tmp_path):
     def endless(split: str) -> str:
         (tmp_path / "running").touch()
@@ -290,6 +297,7 @@ def test_ctrl_c_stops_the_task(cluster, tmp_path):
     assert (tmp_path / "stopped").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_stage_leaves_no_file(cluster, shards, tmp_path):
     def endless(table):
         (tmp_path / "running").touch()
@@ -355,6 +363,7 @@ def running_cluster():
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_cluster_at_ray_address_is_used_and_left_running(running_cluster, shards, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", running_cluster)
     # The workers of that cluster start in another directory.
@@ -370,6 +379,7 @@ def test_cluster_at_ray_address_is_used_and_left_running(running_cluster, shards
     assert digests(tmp_path / "ray") == digests(tmp_path / "local")
 
 
+@pytest.mark.slow
 def test_cluster_that_is_started_for_a_run_ends_with_it(shards, tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     ray.shutdown()

@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shardmill._native import storage as native
@@ -205,7 +206,7 @@ def users(path: str, options: Any, directory: Path) -> Iterator[Any]:
     yield lambda: sm.Writer(f"{path}.array_record", storage_options=options)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_secret_of_an_option_is_nowhere(tmp_path: Path, refusing: str, nobody: str, data: st.DataObject) -> None:
     scheme = data.draw(st.sampled_from(sorted(ALIASES)))
@@ -254,7 +255,7 @@ def test_secret_of_an_option_is_nowhere(tmp_path: Path, refusing: str, nobody: s
             assert_absent(value, text)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_secret_of_an_address_is_nowhere(tmp_path: Path, data: st.DataObject) -> None:
     secret = data.draw(plain_secrets)

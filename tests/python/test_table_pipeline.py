@@ -438,6 +438,7 @@ def test_report_tells_rows_and_not_samples(tmp_path):
     assert metrics["input_total_bytes"] == sum(file.stat().st_size for file in (tmp_path / "in").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_ray_writes_the_same_files(tmp_path):
     ray = pytest.importorskip("ray")

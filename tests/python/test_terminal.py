@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardmill._terminal import escape
@@ -92,7 +93,7 @@ def rounds(function: Callable[[Path, str], None]) -> Callable[[pytest.TempPathFa
     """One directory for each name that is drawn."""
 
     def check(tmp_path_factory: pytest.TempPathFactory) -> None:
-        @settings(max_examples=8, deadline=None)
+        @settings(max_examples=examples(8), deadline=None)
         @given(file_names)
         def with_name(name: str) -> None:
             function(tmp_path_factory.mktemp("hostile"), name)

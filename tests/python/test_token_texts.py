@@ -7,6 +7,7 @@ import re
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from breadth import examples
 from byte_tokenizer import END, write_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,7 +79,7 @@ def test_special_tokens_ids_outside_of_the_vocabulary_and_nulls_are_told_apart(t
     assert parts(cell(None, [7, 8])) == [["7", "number"], ["8", "number"]]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(text=st.text(max_size=40))
 def test_bytes_of_the_parts_are_those_of_the_text(tokenizer, text):
     shown = cell(tokenizer, tokenizer.encode(text))

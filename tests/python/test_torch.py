@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import beginning, covering
 
 torch = pytest.importorskip("torch")
 
@@ -49,9 +50,10 @@ def directory(tmp_path_factory):
 # Worker processes
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 20])
-@pytest.mark.parametrize(
-    "options", [{}, {"shuffle": True, "shuffle_window_bytes": 2000}, {"lanes": 3}, {"filter": sm.col("label") == 1}]
+@covering(
+    1,
+    workers=[1, 2, 3, 20],
+    options=[{}, {"shuffle": True, "shuffle_window_bytes": 2000}, {"lanes": 3}, {"filter": sm.col("label") == 1}],
 )
 def test_worker_processes_give_the_batches_of_one_process_in_their_order(directory, workers, options):
     expected = ids_of(loader_of(directory, **options))
@@ -61,7 +63,7 @@ def test_worker_processes_give_the_batches_of_one_process_in_their_order(directo
     )
 
 
-@pytest.mark.parametrize("method", STARTS)
+@pytest.mark.parametrize("method", beginning(1, STARTS))
 def test_each_start_method_gives_a_new_epoch_at_each_pass(directory, method):
     oracle = loader_of(directory, shuffle=True, shuffle_window_bytes=2000)
     expected = [ids_of(oracle), ids_of(oracle)]
@@ -76,7 +78,7 @@ def test_each_start_method_gives_a_new_epoch_at_each_pass(directory, method):
     assert expected[0] != expected[1]
 
 
-@pytest.mark.parametrize("method", STARTS)
+@pytest.mark.parametrize("method", beginning(1, STARTS))
 def test_workers_agree_on_the_epoch_where_there_are_no_files_in_memory(directory, method, monkeypatch, tmp_path):
     monkeypatch.setattr(SharedFile, "create", partial(SharedFile.create, in_memory=False))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -246,8 +248,7 @@ def test_error_of_a_worker_names_the_file(tmp_path):
 # State
 
 
-@pytest.mark.parametrize("done", [0, 1, 7, 15])
-@pytest.mark.parametrize("workers", [0, 2, 3])
+@covering(1, workers=[0, 2, 3], done=[0, 1, 7, 15])
 def test_loaded_state_continues_for_any_number_of_workers_and_the_next_epoch_is_whole(directory, done, workers):
     oracle = loader_of(directory, shuffle=True)
     expected, following = ids_of(oracle), ids_of(oracle)
@@ -273,8 +274,7 @@ def test_state_is_refused_where_worker_processes_made_the_batches(directory):
     assert dataset.state_dict()["consumed"] == 0
 
 
-@pytest.mark.parametrize("done", [0, 1, 6, 15])
-@pytest.mark.parametrize("workers", [0, 2])
+@covering(1, workers=[0, 2], done=[0, 1, 6, 15])
 def test_stateful_data_loader_resumes(directory, done, workers):
     stateful = pytest.importorskip("torchdata.stateful_dataloader")
     oracle = loader_of(directory, shuffle=True)
@@ -323,6 +323,7 @@ def test_data_set_pickles_with_its_position(directory):
     assert flat(ids_of(dataset)) == list(range(16, ROWS))
 
 
+@pytest.mark.slow
 def test_abandoned_iterators_leave_nothing(directory):
     def held():
         gc.collect()
@@ -404,9 +405,7 @@ def test_accelerate_wraps_only_a_loader_that_is_not_shared_out_already(directory
     assert flat(ids_of(accelerator.prepare(whole))) == list(range(ROWS))
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_size": 32}, {"collate_fn": unchanged}])
-@pytest.mark.parametrize("num_workers", [0, 2])
-@pytest.mark.parametrize("is_stateful", [False, True])
+@covering(1, is_stateful=[False, True], num_workers=[0, 2], options=[{}, {"batch_size": 32}, {"collate_fn": unchanged}])
 def test_dataloader_that_would_batch_batches_says_how_to_pass_them(directory, options, num_workers, is_stateful):
     make = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader if is_stateful else DataLoader
     with pytest.raises(sm.OptionError, match=r"hint: pass DataLoader\(dataset, batch_size=None\)"):
@@ -429,7 +428,7 @@ def own_share(directory, is_named):
     return sm.Loader(directory, batch_size=16, columns=["id"], tail="uneven", **share)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", beginning(1, ["fork", "spawn"]))
 def test_loader_that_each_worker_would_deliver_whole_names_the_data_set_that_divides_it(directory, method):
     whole, made = PlainRows(loader_of(directory)), PlainRows(make=partial(own_share, directory, False))
     for plain in (whole, made):
@@ -440,6 +439,7 @@ def test_loader_that_each_worker_would_deliver_whole_names_the_data_set_that_div
     assert flat(ids_of(in_workers(whole, 1, multiprocessing_context=method))) == list(range(ROWS))
 
 
+@pytest.mark.slow
 def test_loaders_that_workers_create_with_ranks_of_their_own_deliver_each_row_once(directory):
     plain = PlainRows(make=partial(own_share, directory, True))
     assert sorted(flat(ids_of(in_workers(plain, 2, multiprocessing_context="fork")))) == list(range(ROWS))
@@ -455,7 +455,7 @@ def test_transform_with_workers_runs_in_the_worker_of_a_dataloader(directory):
     assert flat(found) == [2 * id for id in range(ROWS)]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", beginning(1, ["fork", "spawn"]))
 def test_record_batches_with_dictionaries_reach_the_trainer(tmp_path, method):
     words = pa.array(["a", "b", None, "a"] * 10).dictionary_encode()
     table = pa.table({"word": words, "nested": pa.StructArray.from_arrays([words], ["word"]), "id": range(40)})
@@ -467,6 +467,7 @@ def test_record_batches_with_dictionaries_reach_the_trainer(tmp_path, method):
     assert found.to_pylist() == table.to_pylist()
 
 
+@pytest.mark.slow
 def test_limit_of_bad_rows_and_audits_are_not_lost_in_workers(tmp_path):
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"image": [b"no image"] * 40}), path, row_group_size=10)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import in_one
 from shardmill import _unknown_options as unknown
 from shardmill import curate
 from shardmill.curate import ParquetSink, Pipeline, TableSource, WebDatasetSink, WebDatasetSource
@@ -63,13 +64,13 @@ TABLES = [
 PAIRS = [(target, name) for target, hints in TABLES for name in hints]
 
 
-@pytest.mark.parametrize("name", OPTIONS_OF_TORCH + OPTIONS_OF_HUGGING_FACE + OPTIONS_IN_CLASSES)
+@in_one("name", OPTIONS_OF_TORCH + OPTIONS_OF_HUGGING_FACE + OPTIONS_IN_CLASSES)
 def test_loader_has_a_hint_for_names_of_other_libraries_and_of_its_option_classes(name: str) -> None:
     with pytest.raises(TypeError, match=rf"^Loader\(\) got an unexpected keyword argument '{name}'\nhint: [^t]"):
         sm.Loader("data", **{name: 2})
 
 
-@pytest.mark.parametrize(("target", "name"), PAIRS, ids=lambda value: getattr(value, "__name__", value))
+@in_one("target, name", PAIRS, ids=lambda value: getattr(value, "__name__", value))
 def test_hint_names_an_option_that_exists(target: Callable[..., Any], name: str) -> None:
     assert name not in inspect.signature(target).parameters
     with pytest.raises(TypeError) as raised:

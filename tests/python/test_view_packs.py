@@ -4,6 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from byte_tokenizer import END, write_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,7 +36,7 @@ def pieces(content):
     return [(found["file"], found["file_row"], found["first_token"], found["tokens"]) for found in content["documents"]]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     lengths=st.lists(st.integers(0, 9), min_size=1, max_size=20),
     length=st.integers(1, 8),

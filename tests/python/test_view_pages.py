@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -25,7 +26,7 @@ def write(path, columns, **options):
     return path
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     files=st.lists(st.lists(st.none() | st.integers(0, 3), max_size=30), min_size=1, max_size=4),
     start=st.integers(0, 40),

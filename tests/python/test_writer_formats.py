@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 import zstandard
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +60,7 @@ def members(path: Path) -> list[tuple[str, bytes]]:
         return [(member.name, archive.extractfile(member).read()) for member in archive]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, threads=st.sampled_from([0, 2]))
 def test_rows_of_jsonl_come_back_through_every_reader(tmp_path_factory, rows, threads) -> None:
     path = tmp_path_factory.mktemp("jsonl") / "a.jsonl"
@@ -72,7 +73,7 @@ def test_rows_of_jsonl_come_back_through_every_reader(tmp_path_factory, rows, th
     assert pyarrow.json.read_json(path, parse_options=options).to_pylist() == rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, cut=st.integers(0, 30))
 def test_rows_and_batches_give_the_same_parquet(tmp_path_factory, rows, cut) -> None:
     directory = tmp_path_factory.mktemp("parquet")

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import in_one
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
 
 INTERVALS = pa.array([(1, 2, 3), None, (4, 5, 6)], pa.month_day_nano_interval())
@@ -91,8 +92,8 @@ def written(path: Path, name: str, array: pa.Array, **options: Any) -> list[str]
     return writer.files
 
 
-@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: str(array.type))
-@pytest.mark.parametrize("threads", [0, 2])
+@in_one("array", ARRAYS, ids=lambda array: str(array.type))
+@in_one("threads", [0, 2])
 def test_parquet_holds_the_values_of_a_type(tmp_path: Path, array: pa.Array, threads: int) -> None:
     path = tmp_path / "a.parquet"
     written(path, "x", array, threads=threads)
@@ -203,8 +204,8 @@ def test_type_that_parquet_lacks_is_an_error_that_names_the_column(
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("array", [*ARRAYS, *UNSTORED], ids=lambda array: str(array.type))
-@pytest.mark.parametrize("format", ["jsonl", "mds", "webdataset"])
+@in_one("array", [*ARRAYS, *UNSTORED], ids=lambda array: str(array.type))
+@in_one("format", ["jsonl", "mds", "webdataset"])
 def test_other_formats_hold_a_type_or_name_the_column(
     tmp_path: Path, format: str, array: pa.Array, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,7 @@ def test_second_epoch_hits_the_cache(parquet, server, tmp_path):
     assert second.cache_hits > 0
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("checkpoint", [False, True])

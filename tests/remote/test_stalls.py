@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import beginning
 from promptness import HANGS_S, assert_prompt
 
 from .fault_proxy import Fault
@@ -101,7 +102,7 @@ def started(path, what, options):
     return process
 
 
-@pytest.mark.parametrize("what", READS.values(), ids=READS)
+@pytest.mark.parametrize("what", beginning(4, list(READS.values())), ids=READS)
 def test_interrupt_is_heard_while_a_store_is_silent(what, train, server, proxy):
     def interrupted():
         proxy.faults()

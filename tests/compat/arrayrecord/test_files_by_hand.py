@@ -1,6 +1,7 @@
 """Files that no writer writes and that every reader takes, or refuses: built by the tests, read by the original and by ours."""
 
 import pytest
+from breadth import in_one
 from file_builder import MAGIC, Chunk, IndexRecord, build, field, raw_chunk, simple_chunk, varint, written
 from implementations import Implementation
 from transposed_builder import opaque_chunk
@@ -82,7 +83,7 @@ def long_varint(value: int) -> bytes:
     return short[:-1] + bytes([short[-1] | 128, 128, 128, 0])
 
 
-@pytest.mark.parametrize("case", READABLE)
+@in_one("case", READABLE)
 def test_unusual_file_is_read(case, any_mode: Implementation, tmp_path) -> None:
     (tmp_path / "file").write_bytes(READABLE[case]())
     reader = any_mode.reader(str(tmp_path / "file"))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from breadth import in_one
 from file_builder import walk
 from implementations import CODECS, ORIGINAL, STRICT, Implementation, numbered
 
@@ -89,11 +90,11 @@ def test_files_read_the_same_under_every_reader_option(codec, options, any_mode:
     check(any_mode.reader(str(path), options), records)
 
 
-@pytest.mark.parametrize("padded", ["false", "true"])
-@pytest.mark.parametrize("group", [1, 4, 6])
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize(
-    ("writing", "reading"),
+@in_one("padded", ["false", "true"])
+@in_one("group", [1, 4, 6])
+@in_one("codec", CODECS)
+@in_one(
+    "writing, reading",
     [(ORIGINAL, STRICT), (STRICT, ORIGINAL), (STRICT, STRICT)],
     ids=["theirs", "by the original", "ours"],
 )

@@ -1,6 +1,7 @@
 """Option strings: what is taken, what is refused at once, and what a file records of them."""
 
 import pytest
+from breadth import in_one
 from implementations import ORIGINAL, Implementation
 
 START = "group_size:{},transpose:false,pad_to_block_boundary:false,"
@@ -115,7 +116,7 @@ WRONG_FOR_THE_READER = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", RECORDED)
+@in_one("options", RECORDED)
 def test_file_records_its_options(options, any_mode: Implementation, tmp_path) -> None:
     path = any_mode.write(tmp_path / "file", [b"a", b"bc", b""], options)
     for reader in (any_mode.reader(str(path)), ORIGINAL.reader(str(path))):
@@ -123,8 +124,8 @@ def test_file_records_its_options(options, any_mode: Implementation, tmp_path) -
         assert reader.read_all() == [b"a", b"bc", b""]
 
 
-@pytest.mark.parametrize(
-    ("size", "recorded"),
+@in_one(
+    "size, recorded",
     [
         ("1B", 1), ("1k", 1024), ("1.5K", 1536), ("1 K", 1024), (".5K", 512), ("1.K", 1024), ("0.4K", 410), ("+4", 4), (" 4", 4), ("1 ", 1),
         ("0.5", 1), ("1.4", 1), ("2.5", 3), ("1e3", 1000), ("1M", 2**20), ("1G", 2**30), ("1T", 2**40), ("1P", 2**50), ("1E", 2**60),
@@ -136,7 +137,7 @@ def test_byte_size_is_a_real_number_with_a_suffix(size, recorded, any_mode: Impl
     assert f",transpose_bucket_size:{recorded}," in any_mode.reader(str(path)).writer_options_string()
 
 
-@pytest.mark.parametrize("options", WRONG_FOR_THE_WRITER, ids=repr)
+@in_one("options", WRONG_FOR_THE_WRITER, ids=repr)
 def test_wrong_option_of_the_writer_is_a_value_error_and_makes_no_file(
     options, any_mode: Implementation, tmp_path
 ) -> None:
@@ -145,7 +146,7 @@ def test_wrong_option_of_the_writer_is_a_value_error_and_makes_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("options", RIGHT_FOR_THE_READER, ids=repr)
+@in_one("options", RIGHT_FOR_THE_READER, ids=repr)
 def test_right_option_of_the_reader_is_taken(options, any_mode: Implementation, file_of) -> None:
     reader = any_mode.reader(str(file_of([b"a", b"b", b"c"], "group_size:2")), options)
     assert reader.read() == b"a"
@@ -153,7 +154,7 @@ def test_right_option_of_the_reader_is_taken(options, any_mode: Implementation, 
     assert reader.read([2, 1]) == [b"c", b"b"]
 
 
-@pytest.mark.parametrize("options", WRONG_FOR_THE_READER, ids=repr)
+@in_one("options", WRONG_FOR_THE_READER, ids=repr)
 def test_wrong_option_of_the_reader_is_a_value_error(options, any_mode: Implementation, file_of, tmp_path) -> None:
     with pytest.raises(ValueError):
         any_mode.reader(str(file_of([b"a"])), options)

@@ -4,6 +4,7 @@ import gc
 import threading
 
 import pytest
+from breadth import in_one
 from implementations import ORIGINAL, OURS, STRICT, Implementation, numbered
 
 np = pytest.importorskip("numpy")
@@ -22,8 +23,8 @@ def test_new_reader_stands_at_the_first_record(ten) -> None:
     assert ten.writer_options_string() == DEFAULT_OPTIONS
 
 
-@pytest.mark.parametrize(
-    ("indices", "expected"),
+@in_one(
+    "indices, expected",
     [
         ([], []),
         ((), []),
@@ -59,7 +60,7 @@ def test_index_beyond_the_end_is_a_runtime_error_that_leaves_the_reader_fine(ten
     assert ten.read([9]) == [b"9"]
 
 
-@pytest.mark.parametrize(
+@in_one(
     "indices",
     [
         [-1],

@@ -4,6 +4,7 @@ tests/faults holds the hostile files, which the original does not survive.
 """
 
 import pytest
+from breadth import in_one
 from file_builder import Found, walk
 from implementations import CODECS, ORIGINAL, STRICT, Implementation
 
@@ -108,7 +109,7 @@ def test_bit_of_a_chunk_fails_the_calls_that_touch_it(
         assert reader.read(group * 2, 10) == TEN[group * 2 :]
 
 
-@pytest.mark.parametrize("options", ["", "max_parallelism:0", "readahead_buffer_size:16M"])
+@in_one("options", ["", "max_parallelism:0", "readahead_buffer_size:16M"])
 def test_sequential_read_of_a_damaged_chunk_fails_the_reader_for_good(
     layout, options, implementation: Implementation, file_of, tmp_path
 ) -> None:

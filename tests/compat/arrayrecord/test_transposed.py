@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from breadth import in_one
 from file_builder import build, field, raw_chunk, varint, walk
 from implementations import CODECS, ORIGINAL, STRICT, Implementation
 from transposed_builder import (
@@ -96,9 +97,9 @@ RECORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("group_size", [1, 4, 1000])
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("kind", RECORDS)
+@in_one("group_size", [1, 4, 1000])
+@in_one("codec", CODECS)
+@in_one("kind", RECORDS)
 def test_transposed_records_come_back(kind, codec, group_size, tmp_path) -> None:
     records = RECORDS[kind]
     options = f"transpose,{codec},group_size:{group_size}"

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from breadth import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shard_builders import RESERVED, curate, document, from_parquet, image, row, table, write_parquet
@@ -297,7 +298,7 @@ random_row = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     rows=st.lists(random_row, max_size=40),
     row_group_size=st.integers(1, 12),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shard_builders import curate, from_parquet, from_tar, image, row, write_parquet, write_tar
@@ -64,7 +65,7 @@ def test_no_path_leads_out_of_the_root_whatever_links_there_are(tmp_path: Path, 
     parts = st.lists(st.sampled_from(names), min_size=1, max_size=6).map("/".join)
     paths = st.lists(st.builds(lambda start, rest: f"{start}/{rest}", starts, parts), min_size=1, max_size=40)
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25), deadline=None)
     @given(paths)
     def check(paths: list[str]) -> None:
         # Of the paths that were drawn, and of each with a file at its end.

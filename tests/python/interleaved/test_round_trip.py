@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from breadth import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shard_builders import curate, from_parquet, from_tar, write_parquet, write_tar
@@ -85,7 +86,7 @@ def without_source(outcome: Any) -> list[Any]:
     return [{name: cell for name, cell in found.items() if name != "source_ref"} for found in outcome.rows]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(sample, max_size=4), st.sampled_from([1, 1 << 25]))
 def test_webdataset_to_parquet_to_webdataset_keeps_documents(samples: list[Any], memory_bytes: int) -> None:
     members, documents = members_of(samples)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -31,7 +32,7 @@ def loader(directory: Path, *, rank: int = 0, world_size: int = 1, batch_size: i
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     first=st.sampled_from([1, 2, 4, 8]),
     second=st.sampled_from([1, 2, 4, 8]),

@@ -14,6 +14,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_files import table_of, write_tables
@@ -160,7 +161,7 @@ def numbers(draw: st.DrawFn) -> list[pa.Array]:
     return [pa.array(draw(st.lists(st.none() | TYPES[kind], min_size=1, max_size=12)), kind) for kind in types]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(parts=numbers(), data=st.data())
 def test_filters_see_the_common_type(
     tmp_path_factory: pytest.TempPathFactory, parts: list[pa.Array], data: st.DataObject

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import shardmill as sm
+from breadth import examples
 from flat_options import flat_loader
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,7 +74,7 @@ PACKINGS = {
 }
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     packing=st.sampled_from(list(PACKINGS)),
     before=st.sampled_from([1, 2, 4]),

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import covering, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from row_files import flat, new_directory, table_of
@@ -143,8 +144,7 @@ def expected(name: str, op: str, literal: Any) -> tuple[list[int], list[int]]:
     return [row for row in range(ROWS) if outcomes[row]], [row for row in range(ROWS) if outcomes[row] is False]
 
 
-@pytest.mark.parametrize("written", WRITTEN)
-@pytest.mark.parametrize("name", LITERALS)
+@covering(1, name=list(LITERALS), written=list(WRITTEN))
 def test_comparison_keeps_the_rows_for_which_python_finds_it_true(
     directories: dict[str, Path], name: str, written: str
 ) -> None:
@@ -200,7 +200,7 @@ def trees() -> st.SearchStrategy[Pair]:
     )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pair=trees(), written=st.sampled_from(list(WRITTEN)))
 def test_random_conditions_on_several_columns_keep_what_pyarrow_keeps(
     directories: dict[str, Path], pair: Pair, written: str

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -154,7 +155,9 @@ def test_no_row_is_lost_or_repeated_relative_to_the_state(tmp_path: Path, option
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much]
     run_state_machine_as_test(
         machine,  # pyright: ignore[reportArgumentType]
-        settings=settings(max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=checks),
+        settings=settings(
+            max_examples=examples(40), stateful_step_count=30, deadline=None, suppress_health_check=checks
+        ),
     )
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from breadth import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_order import global_sequence, steps
 from row_files import flat, ids, numpy_loader, write_files
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 SIZES = st.lists(st.integers(0, 25), min_size=1, max_size=3)
 THREADS = st.sampled_from([0, 1, 2, 8])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import in_one
 from flat_options import flat_loader
 from row_files import new_directory, table_of, write_tables
 
@@ -109,8 +110,8 @@ def plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("name", COLUMNS)
+@in_one("shuffle", [False, True])
+@in_one("name", COLUMNS)
 def test_arrow_and_dict_have_the_values_that_pyarrow_reads(tmp_path: Path, name: str, shuffle: bool) -> None:
     path, wanted = write(tmp_path, name)
     options = {"batch_size": 5, "shuffle": shuffle, "threads": 2}
@@ -121,8 +122,8 @@ def test_arrow_and_dict_have_the_values_that_pyarrow_reads(tmp_path: Path, name:
     assert rows_of(list(flat_loader(path, output="dict", **options))) == wanted.to_pylist()
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("name", COLUMNS)
+@in_one("shuffle", [False, True])
+@in_one("name", COLUMNS)
 def test_arrays_have_one_type_and_the_values_that_pyarrow_reads(tmp_path: Path, name: str, shuffle: bool) -> None:
     path, wanted = write(tmp_path, name)
     batches = list(sm.Loader(path, output="numpy", batch_size=5, shuffle=shuffle, runtime=sm.Runtime(threads=2)))

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import shardmill as sm
+from breadth import examples
 from flat_options import flat_loader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from row_files import flat, ids, ids_of, numpy_loader, write_files
 
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 SIZES = st.lists(st.integers(0, 20), min_size=1, max_size=3)
 

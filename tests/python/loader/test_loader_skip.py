@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_files import ids, ids_of, write_files
@@ -33,7 +34,7 @@ def first_values(batch: Any) -> Any:
     return {name: values.tolist() for name, values in batch.items() if name in ("id", "tokens", "__padded")}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     kind=st.sampled_from(["rows", "mixture", "packs", "ahead"]),
     world_size=st.integers(1, 3),

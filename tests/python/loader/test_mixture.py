@@ -13,6 +13,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from flat_options import flat_loader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,9 @@ from reference_mixture import mixture as reference
 from reference_order import steps
 from row_files import ids, write_files
 
-SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(
+    max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 #: Windows of one block each, and one window for all.
 WINDOWS = {"blocks": 0, "all": 2**60}
 

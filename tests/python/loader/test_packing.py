@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from breadth import examples
 from flat_options import flat_loader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from reference_order import lanes_of
 from reference_packing import Pack, pack_steps, packs_of
 from row_files import write_tables
 
-quick = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 #: Documents: mostly short ones, some longer than any pack, some empty.
 DOCUMENTS = st.lists(st.one_of(st.integers(0, 9), st.integers(10, 40)), min_size=0, max_size=30)

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from flat_options import flat_loader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_ahead import WINDOW_ROWS, lanes_of_packs, loader_of, steps_of, taken
 from test_packing import all_packs, packings, packs_in, write_documents
 
-quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 #: Documents: mostly short ones, some longer than any pack, few empty ones.
 LENGTHS = st.lists(st.one_of(st.integers(1, 9), st.integers(0, 40)), min_size=7, max_size=40)
