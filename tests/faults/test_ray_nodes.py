@@ -232,9 +232,12 @@ LONG: list[tuple[Callable[..., int], type[Job], dict[str, int]]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("lose", "kind", "size"), LONG, ids=["nodes", "drivers", "ray_data_nodes", "ray_data_drivers"])
 def test_job_survives_thirty_losses(nodes, tmp_path, lose, kind, size) -> None:
-    start, job = time.monotonic(), kind(tmp_path, **size)
-
-    lost = lose(job, nodes, random.Random(30), kills=30)
-
-    print(f"{lose.__name__} {kind.__name__}: {lost} losses at work, {job.runs} runs, {time.monotonic() - start:.0f} s")
-    assert lost == 30
+    start, rng, lost, jobs = time.monotonic(), random.Random(30), 0, 0
+    # A job may end before its losses: how fast it is depends on the machine.
+    while lost < 30:
+        directory = tmp_path / str(jobs)
+        directory.mkdir()
+        lost_of_job = lose(kind(directory, **size), nodes, rng, kills=30 - lost)
+        assert lost_of_job, "a job ended before anything was lost"
+        lost, jobs = lost + lost_of_job, jobs + 1
+    print(f"{lose.__name__} {kind.__name__}: {lost} losses at work, {jobs} jobs, {time.monotonic() - start:.0f} s")

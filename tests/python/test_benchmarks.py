@@ -28,7 +28,7 @@ from benchmarks.remote.store import started
 from benchmarks.streaming_data import Source, _write_source
 from benchmarks.tables import DataSet, rows_table, write_set
 from benchmarks.tokens_data import write_documents
-from tests.remote.binary import MissingGoError
+from tests.remote.binary import UnavailableError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MINI = DataSet((1_000, 2_500, 700), 300)
@@ -53,7 +53,7 @@ def store():
     try:
         with started() as store:
             yield store
-    except MissingGoError as error:
+    except UnavailableError as error:
         pytest.skip(str(error))
 
 

@@ -1,4 +1,4 @@
-"""The servers and the proxy that this directory stands on, built once into the cache; ``python -m remote.binary`` builds them all."""
+"""The servers and the proxy that this directory stands on. `make s3-server`, which is `python -m remote.binary`, builds them once into the cache."""
 
 import fcntl
 import hashlib
@@ -25,22 +25,37 @@ NO_NODE = (
 TOOLS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shardmill" / "tools"
 
 
-class MissingGoError(RuntimeError):
-    """There is no Go to build with. What is in the cache already needs none."""
+#: Tests build nothing: that takes minutes, and one that waits for it looks slow.
+BUILDS = False
+
+
+class UnavailableError(RuntimeError):
+    """A program is not there, and tests that need it are skipped. A build that breaks is another error."""
+
+
+class NotBuiltError(UnavailableError):
+    """It is not in the cache."""
+
+    def __init__(self) -> None:
+        super().__init__("the servers are not built; run: make s3-server")
+
+
+class MissingGoError(UnavailableError):
+    """There is no Go to build with."""
 
     def __init__(self) -> None:
         super().__init__(NO_GO)
 
 
-class MissingNodeError(RuntimeError):
+class MissingNodeError(UnavailableError):
     """There is no Node.js, which the Azure server also runs on."""
 
     def __init__(self) -> None:
         super().__init__(NO_NODE)
 
 
-class UnreachableError(RuntimeError):
-    """A program that is not in the cache cannot be fetched. The tests of S3 do not depend on it."""
+class UnreachableError(UnavailableError):
+    """It cannot be fetched. The tests of S3 do not depend on it."""
 
 
 def gateway_path() -> Path:
@@ -73,6 +88,8 @@ def _built(name: str, build, *, needs: str = "go") -> Path:
     path = tools / name
     if path.exists():
         return path
+    if not BUILDS:
+        raise NotBuiltError
     if needs == "go" and shutil.which("go") is None:
         raise MissingGoError
     tools.mkdir(parents=True, exist_ok=True)
@@ -138,6 +155,8 @@ def main() -> int:
     """Fails where a build fails, and not where Go or Node.js is missing, nor where the servers of Google and Azure cannot be fetched: there the tests are
     skipped, and say so.
     """
+    global BUILDS
+    BUILDS = True
     for path_of in (gateway_path, proxy_path, google_path, azurite_path):
         try:
             path_of()

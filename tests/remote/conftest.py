@@ -10,9 +10,7 @@ import pytest
 
 from .azure_server import AzureServer, serving_azure
 from .binary import (
-    MissingGoError,
-    MissingNodeError,
-    UnreachableError,
+    UnavailableError,
     azurite_path,
     gateway_path,
     google_path,
@@ -48,11 +46,11 @@ class Bucket:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """The S3 server, with a user ``reader`` that has no rights yet. Skips where there is no Go to build it; a broken build fails."""
+    """The S3 server, with a user ``reader`` that has no rights yet. Skips where it is not built."""
     try:
         gateway_path()
         proxy_path()
-    except MissingGoError as error:
+    except UnavailableError as error:
         _skip(error)
     with serving(users=("reader",)) as server:
         yield server
@@ -66,10 +64,10 @@ def _skip(reason: Exception) -> None:
 
 @pytest.fixture(scope="session")
 def azure() -> Iterator[AzureServer]:
-    """The Azure server. Skips where there is no Node.js, and where it cannot be fetched."""
+    """The Azure server. Skips where it is not built, and where there is no Node.js."""
     try:
         azurite_path()
-    except (MissingNodeError, UnreachableError) as error:
+    except UnavailableError as error:
         _skip(error)
     with serving_azure() as server:
         yield server
@@ -77,10 +75,10 @@ def azure() -> Iterator[AzureServer]:
 
 @pytest.fixture(scope="session")
 def google() -> Iterator[GoogleServer]:
-    """The server of Google's store. Skips where there is no Go to build it, and where it cannot be fetched."""
+    """The server of Google's store. Skips where it is not built."""
     try:
         google_path()
-    except (MissingGoError, UnreachableError) as error:
+    except UnavailableError as error:
         _skip(error)
     with serving_google() as server:
         yield server
