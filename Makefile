@@ -182,7 +182,7 @@ test-aarch64: own-target ## The Rust tests of images and tokens on an emulated a
 
 .PHONY: test-python
 test-python: build $(VENV)/.ready ## The Python tests
-	$(BIN)/python -m pytest -m "not slow" --numprocesses $(TEST_PROCESSES) --dist loadgroup
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -m "not slow" --numprocesses $(TEST_PROCESSES) --dist loadgroup
 
 .PHONY: browser
 browser: ## Install Chromium for the browser tests, where apt-get and the right to use it are there
