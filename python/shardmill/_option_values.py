@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, SupportsIndex
 
-from shardmill.errors import OptionError
+from shardmill.errors import OptionError, RowIndexError
 
 
 def index_of(value: Any) -> int | None:
@@ -114,3 +114,15 @@ def checked_unicode(what: str, text: str) -> str:
             f"{what} is not valid Unicode\nhint: remove the surrogates, which are \\ud800 to \\udfff"
         ) from error
     return text
+
+
+def row_at(index: SupportsIndex, rows: int) -> int:
+    """Return the row of an index, which counts from the end if it is negative.
+
+    Raises:
+        IndexError: If there is no such row.
+    """
+    row = operator.index(index)
+    if not -rows <= row < rows:
+        raise RowIndexError(f"row {row} is out of range: there are {rows} rows, counted from 0")
+    return row % rows

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import operator
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 from shardmill._native import load as _native
 from shardmill._native.columns import rows_of
-from shardmill._option_values import checked_schema, checked_seed, listed, whole
+from shardmill._option_values import checked_schema, checked_seed, listed, row_at, whole
 from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, warn_of_stall
 from shardmill._terminal import counted
@@ -23,12 +22,13 @@ from shardmill.data._decodings import Decoding, decoded, decodings_of
 from shardmill.data._error_policy import ErrorPolicy, error_policy
 from shardmill.data._images import Images, checked_images, refuse_bits, saved_images
 from shardmill.data._left_out import warn_of_left_out
+from shardmill.data._own_methods import own_method, refuse_own_rows
 from shardmill.data._paths import paths_of
 from shardmill.data._shard_index import INDEX_NAME, warn_of_missing_index
 from shardmill.data._splits import warn_of_mixed_splits
 from shardmill.data._token_lengths import TokenCounts, TokenLengths
 from shardmill.data._tokenize import Tokenize
-from shardmill.errors import FormatError, OptionError, RowIndexError
+from shardmill.errors import FormatError, OptionError
 from shardmill.expressions import Expression, Value, expression_of
 from shardmill.storage._configure import configure_all, pinned, still_needed
 from shardmill.storage._paths import PathLike, served_path
@@ -136,6 +136,7 @@ class Dataset(ArrowRows):
         images: Images | Sequence[Images] = (),
         threads: int | None = None,
     ) -> None:
+        inherited = set(vars(self))
         if pickles not in ("raise", "bytes"):
             raise OptionError(f"pickles must be 'raise' or 'bytes', not {pickles!r}")
         errors = error_policy(errors)
@@ -212,6 +213,8 @@ class Dataset(ArrowRows):
         self._rows: _native.RowPlan | None = None
         #: Used for packing.
         self._token_lengths = TokenLengths(self._row_plan, self._threads)
+        #: Others are those of a subclass.
+        self._attributes = {*vars(self), "_attributes"} - inherited
         self._warn()
 
     if not TYPE_CHECKING:
@@ -349,6 +352,8 @@ class Dataset(ArrowRows):
         return as_pyarrow(self._take([row_at(index, rows) for index in indices]))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        if own_method(self, ["__getitem__"]):
+            return (self[row] for row in range(len(self)))
         return self.iterate()
 
     @explains(ITERATE)
@@ -393,6 +398,7 @@ class Dataset(ArrowRows):
         return self._native.schema(self._column_numbers)
 
     def _arrow_batches(self) -> Iterator[Any]:
+        refuse_own_rows(self, "an Arrow stream")
         order = self._row_plan().ordered(window_bytes=None, seed=0, lanes=1)
         return (content for content, _ in self._superbatches(order, self._converter("arrow"), 0, 0))
 
@@ -430,7 +436,8 @@ class Dataset(ArrowRows):
         return f"Dataset({', '.join(self._paths)}: {files})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self._arguments,)
+        others = {name: value for name, value in vars(self).items() if name not in self._attributes}
+        return _reopened, (type(self), self._arguments), others or None
 
     def _row_plan(self) -> _native.RowPlan:
         """Return the plan of the rows after the filter, in file order. Computed once."""
@@ -479,20 +486,11 @@ class Dataset(ArrowRows):
         return self._row_plan().take(indices, self._column_numbers)
 
 
-def row_at(index: SupportsIndex, rows: int) -> int:
-    """Return the row of an index, which counts from the end if it is negative.
-
-    Raises:
-        IndexError: If there is no such row.
-    """
-    row = operator.index(index)
-    if not -rows <= row < rows:
-        raise RowIndexError(f"row {row} is out of range: there are {rows} rows, counted from 0")
-    return row % rows
-
-
-def _reopened(arguments: dict[str, Any]) -> Dataset:
+def _reopened(kind: type[Dataset], arguments: dict[str, Any]) -> Dataset:
     # `copy` hands over the arguments of the original itself.
     others = {name: value for name, value in arguments.items() if name != "path"}
     options = still_needed(arguments["path"], arguments["storage_options"])
-    return Dataset(arguments["path"], **{**others, "storage_options": options})
+    # A subclass may have other arguments.
+    dataset = kind.__new__(kind)
+    Dataset.__init__(dataset, arguments["path"], **{**others, "storage_options": options})
+    return dataset

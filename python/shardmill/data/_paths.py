@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from shardmill.data._arrow import ArrowRows
 from shardmill.errors import OptionError
 from shardmill.storage._fsspec import is_file_system, located
 
@@ -17,6 +18,11 @@ def paths_of(path: Any, storage_options: Any) -> tuple[list[str], Any]:
     Raises:
         ValueError: If there are none, or one is not a path.
     """
+    if any(isinstance(part, ArrowRows) for part in (path if isinstance(path, list | tuple) else [path])):
+        raise OptionError(
+            "the path must be a string, a Path, or a list of these, not a data set that is open already"
+            "\nhint: pass the data set to sm.Loader, or several to sm.Mixture"
+        )
     if hasattr(path, "__arrow_c_stream__") or hasattr(path, "__dataframe__"):
         raise OptionError(
             f"the path must be a string, a Path, or a list of these, not a {type(path).__name__}"

@@ -20,6 +20,7 @@ except ModuleNotFoundError as missing:
 from shardmill.arrayrecord import ArrayRecordDataSource
 from shardmill.data._dataset import Dataset
 from shardmill.data._decodings import decoded
+from shardmill.data._own_methods import own_method
 from shardmill.errors import RecordKeyError
 from shardmill.storage._paths import PathLike
 
@@ -54,6 +55,8 @@ class DatasetSource:
 
     def _getitems(self, record_keys: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
         """Read a batch; Grain looks for this method."""
+        if own_method(self._dataset, ["__getitem__"]):
+            return [self[key] for key in record_keys]
         batch = self._dataset.take([self._key(key) for key in record_keys])
         if not hasattr(batch, "to_pylist"):
             return [self[key] for key in record_keys]

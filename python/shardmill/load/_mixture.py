@@ -15,6 +15,7 @@ from shardmill.data._arrow import as_pyarrow
 from shardmill.data._dataset import Dataset
 from shardmill.data._decodings import Decoding, decodings_of
 from shardmill.data._images import saved_images
+from shardmill.data._own_methods import refuse_own_rows
 from shardmill.data._token_lengths import TokenLengths
 from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load import _blend as blend
@@ -291,7 +292,10 @@ def _named(sources: Any) -> list[tuple[str, Any]]:
 
 
 def _opened(source: Any) -> Dataset | Mixture:
-    return source if isinstance(source, Dataset | Mixture) else Dataset(source)
+    if not isinstance(source, Dataset | Mixture):
+        return Dataset(source)
+    refuse_own_rows(source, "a Mixture")
+    return source
 
 
 def _rows(value: Any) -> int:

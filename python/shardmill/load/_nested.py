@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from reprlib import recursive_repr
 from typing import Any, Literal
 
 import numpy as np
 
 from shardmill._choices import check_choice
-from shardmill.data._dataset import row_at
+from shardmill._option_values import row_at
 from shardmill.errors import OptionError
+from shardmill.load._shown import described, lines, shortened
 
 Side = Literal["right", "left"]
 
@@ -59,7 +61,10 @@ class Ragged:
         return (self.values[start:stop] for start, stop in pairwise(edges))
 
     def __repr__(self) -> str:
-        return f"Ragged({len(self)} rows, values={self.values!r})"
+        return f"Ragged({len(self)} rows, values={described(self.values)})"
+
+    def _described(self) -> str:
+        return f"Ragged [{len(self)}] of {described(self.values)}"
 
     def tolist(self) -> list[Any]:
         """Return the rows as lists."""
@@ -167,6 +172,23 @@ class Ragged:
             raise TypeError(f"{method}() needs tensors, but this Ragged holds NumPy arrays\nhint: use output='torch'")
 
 
+class Batch(dict[str, Any]):
+    """The columns of a batch by name: a dict that shows types and shapes instead of values."""
+
+    @recursive_repr("Batch(…)")
+    def __repr__(self) -> str:
+        return "\n".join(["Batch", *lines(self, Struct)])
+
+
+class Rows(list[dict[str, Any]]):
+    """The rows of a batch: a list that shows the first row, with the start of long values."""
+
+    @recursive_repr("Rows(…)")
+    def __repr__(self) -> str:
+        more = f", … {len(self):,} rows" if len(self) > 1 else ""
+        return f"[{', '.join(map(shortened, self[:1]))}{more}]"
+
+
 class Struct(dict[str, Any]):
     """A struct column of a batch: a dict with one column for each field.
 
@@ -177,6 +199,13 @@ class Struct(dict[str, Any]):
         >>> meta["lang"].tolist(), meta["score"].tolist()
         (['en', 'de'], [0.5, 1.0])
     """
+
+    @recursive_repr("Struct(…)")
+    def __repr__(self) -> str:
+        return f"Struct({', '.join(f'{name}: {described(column)}' for name, column in self.items())})"
+
+    def _described(self) -> str:
+        return repr(self)
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Struct:
         """Return a copy with all fields on another device."""
@@ -190,7 +219,7 @@ class Struct(dict[str, Any]):
 def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
     """Apply ``change`` to the tensors in ``value``, including those of nested dicts, lists and tuples."""
     if isinstance(value, dict):
-        kind = Struct if isinstance(value, Struct) else dict
+        kind = next((kind for kind in (Struct, Batch) if isinstance(value, kind)), dict)
         return kind({name: map_tensors(part, change) for name, part in value.items()})
     if isinstance(value, Ragged):
         return value._mapped(lambda part: map_tensors(part, change))

@@ -8,7 +8,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from shardmill._native.columns import Objects
-from shardmill.data._dataset import row_at
+from shardmill._option_values import row_at
+from shardmill.load._shown import shortened
 
 
 class _Column(Protocol):
@@ -95,7 +96,11 @@ class ObjectArray:
 
     def __repr__(self) -> str:
         shown = self[:3].tolist()
-        return f"{type(self).__name__}({len(self)} rows: {', '.join(map(repr, shown))}{', …' if len(self) > 3 else ''})"
+        more = ", …" if len(self) > 3 else ""
+        return f"{type(self).__name__}({len(self)} rows: {', '.join(map(shortened, shown))}{more})"
+
+    def _described(self) -> str:
+        return f"{type(self).__name__} [{len(self)}]"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self._column.to_array(self._start, self._stop)

@@ -87,7 +87,7 @@ class IcebergTable(Dataset):
         return f"IcebergTable({self._plan.name}: snapshot {self._plan.snapshot_id}, {len(self._plan.files)} files)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self._plan, self._columns, self._filter, self._given_threads)
+        return _reopened, (type(self), self._plan, self._columns, self._filter, self._given_threads)
 
     def _open(self, plan: Planned, columns: list[str] | None, filter: Expression | None, threads: int | None) -> None:
         self._plan, self._filter, self._given_threads = plan, filter, threads
@@ -111,9 +111,9 @@ class IcebergTable(Dataset):
         self._token_lengths = TokenLengths(self._row_plan, self._threads)
 
 
-def _reopened(plan: Planned, columns: list[str], filter: Expression | None, threads: int | None) -> IcebergTable:
-    table = IcebergTable.__new__(IcebergTable)
-    table._open(plan, columns, filter, threads)
+def _reopened(kind: type[IcebergTable], *arguments: Any) -> IcebergTable:
+    table = kind.__new__(kind)
+    table._open(*arguments)
     return table
 
 
