@@ -17,7 +17,8 @@ from shardmill.data._decodings import Decoding, decoded
 from shardmill.errors import OptionError
 from shardmill.load._columns import check_torch, split
 from shardmill.load._memory import page_locked
-from shardmill.load._nested import Ragged, map_tensors
+from shardmill.load._nested import Batch, Ragged, Rows, map_tensors
+from shardmill.load._trees import register
 
 #: A batch, its number of rows, and the number of rows of the epoch that are consumed with it.
 Delivery = tuple[Any, int, int]
@@ -69,6 +70,7 @@ class Cutter:
 
     def check(self, converter: Any) -> None:
         """Check now what would otherwise fail at the first batch."""
+        register()
         self.names = converter.names
         if self.kind == "numpy":
             # Imported now instead of before the first batch.
@@ -101,11 +103,11 @@ class DictCutter(Cutter):
         batches = super().cut(content, sizes)
         return map(self._decoded, batches) if any(self.decodings) else batches
 
-    def _decoded(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: decoded(values, decoding)
+    def _decoded(self, batch: Batch) -> Batch:
+        return Batch(
+            (name, decoded(values, decoding))
             for (name, values), decoding in zip(batch.items(), self.decodings, strict=True)
-        }
+        )
 
 
 class RowCutter(DictCutter):
@@ -114,7 +116,7 @@ class RowCutter(DictCutter):
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """Yield the batches of a superbatch."""
         for start, stop in pairwise(accumulate(sizes, initial=0)):
-            yield rows_of(self.names, content, self.decodings, start, stop)
+            yield Rows(rows_of(self.names, content, self.decodings, start, stop))
 
 
 class ArrowCutter(Cutter):
@@ -169,17 +171,21 @@ class TorchCutter(Cutter):
         batches = super().cut(content, sizes)
         return map(self._viewed, batches) if self.bfloat16 else batches
 
-    def _viewed(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _viewed(self, batch: Batch) -> Batch:
         import torch
 
         view = partial(torch.Tensor.view, dtype=torch.bfloat16)
         bits = {name: batch[name] for name in self.bfloat16}
-        return batch | {
-            name: Ragged(view(column.values), column.offsets, column.valid)
-            if isinstance(column, Ragged)
-            else view(column)
+        batch.update(
+            (
+                name,
+                Ragged(view(column.values), column.offsets, column.valid)
+                if isinstance(column, Ragged)
+                else view(column),
+            )
             for name, column in bits.items()
-        }
+        )
+        return batch
 
     def check(self, converter: Any) -> None:
         """Check now what would otherwise fail at the first batch."""

@@ -47,11 +47,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, repeat
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shardmill._native.columns import Objects
 from shardmill.errors import OptionError
-from shardmill.load._nested import Ragged, Struct
+from shardmill.load._nested import Batch, Ragged, Struct
 from shardmill.load._objects import CLASSES
 
 if TYPE_CHECKING:
@@ -66,11 +66,13 @@ _NONE: Mapping[str, int] = {}
 
 __all__ = ["check_fill", "check_torch", "equal_lists", "output_form", "plain_fill_values", "split"]
 
+_Named = TypeVar("_Named", Batch, Struct)
+
 #: First and last row of a batch in its superbatch.
 _Bounds = list[tuple[int, int]]
 
 
-def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind: str) -> Iterator[dict[str, Any]]:
+def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind: str) -> Iterator[Batch]:
     """Split a superbatch into batches of the given sizes.
 
     Tensors are cut for several batches at once, which is fastest. Objects are created when their batch is requested.
@@ -82,18 +84,18 @@ def split(names: Sequence[str], parts: Sequence[Any], sizes: Sequence[int], kind
         kind: "torch", "numpy" or "dict".
     """
     if not parts or not sizes:
-        return iter([{} for _ in sizes])
+        return iter([Batch() for _ in sizes])
     bounds = list(pairwise(accumulate(sizes, initial=0)))
     if kind == "torch":
         return _in_groups(names, parts, bounds)
-    return _Cut(kind, bounds, 0).batches(names, parts)
+    return _Cut(kind, bounds, 0).batches(names, parts, Batch)
 
 
-def _in_groups(names: Sequence[str], parts: Sequence[Any], bounds: _Bounds) -> Iterator[dict[str, Any]]:
+def _in_groups(names: Sequence[str], parts: Sequence[Any], bounds: _Bounds) -> Iterator[Batch]:
     # Live tensors count towards Python's garbage collection thresholds. Cutting a whole superbatch at once would trigger it repeatedly.
     size = max(1, _TENSORS_AT_ONCE // len(parts))
     for first in range(0, len(bounds), size):
-        yield from _Cut("torch", bounds[first : first + size], first).batches(names, parts)
+        yield from _Cut("torch", bounds[first : first + size], first).batches(names, parts, Batch)
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,9 @@ class _Cut:
     bounds: _Bounds
     first: int
 
-    def batches(self, names: Sequence[str], parts: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    def batches(self, names: Sequence[str], parts: Sequence[Any], made: type[_Named]) -> Iterator[_Named]:
         columns = [self.column(part) for part in parts]
-        return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        return (made(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
     def column(self, part: Any) -> Iterable[Any]:
         """Return one column, for each batch. ``part`` has a form that ``Converter.convert`` returns."""
@@ -145,7 +147,7 @@ class _Cut:
             yield Ragged(own, _torch().from_numpy(own_offsets) if self.kind == "torch" else own_offsets, mask)
 
     def _structs(self, names: list[str], parts: list[Any]) -> Iterator[Struct]:
-        return map(Struct, self.batches(names, parts)) if parts else iter([Struct() for _ in self.bounds])
+        return self.batches(names, parts, Struct) if parts else iter([Struct() for _ in self.bounds])
 
     def _objects(self, column: Objects) -> Iterator[Any]:
         if self.kind == "dict":

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from shardmill.load._nested import Ragged, Struct
+from shardmill.load._nested import Batch, Ragged, Struct
 
 _ALIGNMENT = 64
 
@@ -27,8 +27,8 @@ _NUMPY_TYPES = frozenset(
 def parcel(batch: Any) -> Any:
     """Return ``batch`` in an equivalent form that is cheap to send."""
     # A transform may return anything; what does not come from a loader is sent as it is.
-    if type(batch) is dict:
-        return Parcel(batch)
+    if type(batch) in (dict, Batch):
+        return Parcel(batch, kind=type(batch))
     if type(batch).__module__.partition(".")[0] == "pyarrow":
         import pyarrow as pa
 
@@ -47,14 +47,18 @@ _Path = tuple[Any, ...]
 
 
 class Parcel(dict[str, Any]):
-    """A batch whose tensors are packed together when pickled; unpickling returns a plain dict."""
+    """A batch whose tensors are packed together when pickled; unpickling returns a dict of the class ``kind``."""
+
+    def __init__(self, batch: dict[str, Any], *, kind: type[dict[str, Any]] = dict) -> None:
+        super().__init__(batch)
+        self.kind = kind
 
     def __copy__(self) -> Parcel:
-        return Parcel(self)
+        return Parcel(self, kind=self.kind)
 
     def __reduce__(self) -> tuple[Any, ...]:
         tensors: list[tuple[_Path, torch.Tensor]] = []
-        layout = _laid_out(self, (), tensors)
+        layout = self.kind(_laid_out(self, (), tensors))
         if sum(tensor.nbytes for _, tensor in tensors) <= _MESSAGE_BYTES:
             return _unpacked_message, (layout, [(path, *_written(tensor)) for path, tensor in tensors])
         places, size = [], 0
@@ -79,12 +83,12 @@ def _laid_out(batch: dict[Any, Any], path: _Path, tensors: list[tuple[_Path, tor
             return Ragged(*parts)
         return (
             _laid_out(value, (*path, *place), tensors)
-            if isinstance(value, dict) and type(value) in (dict, Struct)
+            if isinstance(value, dict) and type(value) in (dict, Struct, Batch)
             else value
         )
 
     layout = {name: laid_out(value, name) for name, value in batch.items()}
-    return Struct(layout) if type(batch) is Struct else layout
+    return type(batch)(layout) if type(batch) in (Struct, Batch) else layout
 
 
 def _filled(layout: Any, path: _Path, tensor: torch.Tensor) -> None:

@@ -1,0 +1,64 @@
+"""Batches as inner nodes of the trees of torch and JAX, which otherwise take an unknown class for a leaf."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from shardmill.load._nested import Batch, Rows, Struct
+
+_CLASSES: tuple[type[Any], ...] = (Batch, Struct, Rows)
+
+_registered: set[str] = set()
+
+
+def register() -> None:
+    """Register the classes of batches with each of these libraries that is imported."""
+    for name, of_library in (("torch", _of_torch), ("jax", _of_jax)):
+        if name in sys.modules and name not in _registered:
+            _registered.add(name)
+            of_library()
+
+
+def _of_torch() -> None:
+    import torch.utils._pytree as trees  # pyright: ignore[reportMissingImports] - an extra
+    from torch import serialization  # pyright: ignore[reportMissingImports] - an extra
+
+    for kind in _CLASSES:
+        made = _made(kind)
+        key = trees.SequenceKey if kind is Rows else trees.MappingKey
+        trees.register_pytree_node(
+            kind,
+            _parts,
+            lambda parts, names, made=made: made(names, parts),
+            serialized_type_name=f"shardmill.{kind.__name__}",
+            flatten_with_keys_fn=lambda node, key=key: _parts_with_keys(node, key),
+        )
+    # `torch.load` reads a batch of tensors as it reads a plain dict.
+    if hasattr(serialization, "add_safe_globals"):
+        serialization.add_safe_globals([*_CLASSES])
+
+
+def _of_jax() -> None:
+    import jax  # pyright: ignore[reportMissingImports] - a user's
+
+    for kind in _CLASSES:
+        jax.tree_util.register_pytree_node(kind, _parts, _made(kind))
+
+
+def _parts(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    """Return the columns of a batch and their names, or its rows and their indices."""
+    return (list(node), tuple(range(len(node)))) if isinstance(node, list) else (list(node.values()), tuple(node))
+
+
+def _parts_with_keys(node: Any, key: Callable[[Any], Any]) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+    parts, names = _parts(node)
+    return [(key(name), part) for name, part in zip(names, parts, strict=True)], names
+
+
+def _made(kind: type[Any]) -> Callable[[tuple[Any, ...], Iterable[Any]], Any]:
+    """Return the function that puts a node together again."""
+    if issubclass(kind, list):
+        return lambda _names, parts: kind(parts)
+    return lambda names, parts: kind(zip(names, parts, strict=True))
