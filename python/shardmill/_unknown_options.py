@@ -71,6 +71,10 @@ LOADER = {
         ("epochs", "num_epochs", "max_epochs"), "write a loop around the loader: each pass over it is one epoch"
     ),
     **dict.fromkeys(("dataset", "path", "paths"), "pass the data first"),
+    **dict.fromkeys(
+        ("steps", "max_steps", "num_steps", "steps_per_epoch", "max_batches", "limit_batches"),
+        "iterate over loader.steps(n): the next n batches, also across epochs",
+    ),
     "streams": "use sm.Mixture",
     "epoch_size": "use sm.Mixture(…, epoch_rows=…)",
     **dict.fromkeys(("shuffle_algo", "shuffle_block_size"), _WINDOW),

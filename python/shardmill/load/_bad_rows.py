@@ -71,6 +71,15 @@ class Ledger:
             # A sum, so that the order in which ranks and batches find them does not matter.
             self._digest = (self._digest + int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())) % 2**128
 
+    def mark(self) -> tuple[int, int]:
+        """Return what ``rewind`` takes to forget the rows of later batches."""
+        return len(self.rows), self._digest
+
+    def rewind(self, mark: tuple[int, int]) -> None:
+        """Forget the rows that were added after ``mark``."""
+        rows, self._digest = mark
+        del self.rows[rows:]
+
     def state(self) -> dict[str, Any]:
         """Return the counters for a state, without the rows themselves."""
         return {"policy": self.policy, "count": self._earlier + len(self.rows), "digest": f"{self._digest:032x}"}

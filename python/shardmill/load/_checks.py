@@ -10,6 +10,7 @@ from shardmill._option_values import index_of, whole
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
 from shardmill.data._error_policy import ErrorPolicy
+from shardmill.data._own_methods import refuse_own_rows
 from shardmill.errors import OptionError
 from shardmill.load._mixture import Mixture
 from shardmill.storage._paths import PathLike
@@ -49,6 +50,23 @@ def warn_of_nothing(places: int, needed: int, what: str) -> None:
     )
 
 
+def warn_of_restart(epoch: int, consumed: int, what: str) -> None:
+    """Warn that a pass repeats batches of an epoch, because an earlier pass was left in the middle."""
+    warn_caller(
+        f"this pass starts epoch {epoch} again, because the last one was left after {consumed:,} {what}: the same batches come again\n"
+        "hint: loader.steps(n) iterates over the next n batches instead, and continues into the following epochs"
+    )
+
+
+def no_steps(epoch: int, places: int) -> OptionError:
+    """Return the error for steps that will never come."""
+    if places == 0:
+        return OptionError(f"epoch {epoch} has no steps: there are no rows\nhint: check the paths and the filter")
+    return OptionError(
+        f'epoch {epoch} has no steps: tail="drop" drops its rows, which do not fill a step\nhint: use a smaller batch_size'
+    )
+
+
 def dataset_of(
     data: Dataset | Mixture | PathLike | Sequence[PathLike],
     *,
@@ -64,6 +82,7 @@ def dataset_of(
         ValueError: If ``data`` is a data set and an option is given that belongs to the data set.
     """
     if isinstance(data, Dataset | Mixture):
+        refuse_own_rows(data, "a Loader")
         given = [
             name for name, value in (("filter", filter), ("storage_options", storage_options)) if value is not None
         ]

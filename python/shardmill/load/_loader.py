@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
-from functools import partial
 from inspect import isfunction, unwrap
 from typing import Any
 
 from shardmill._choices import check_choice
 from shardmill._native import load as _native
 from shardmill._option_values import checked_seed, listed, whole
-from shardmill._stall import checked_stall_seconds, warn_of_stall
+from shardmill._stall import checked_stall_seconds
 from shardmill._threads import checked_threads
 from shardmill._unknown_options import LOADER, explains
 from shardmill.data._arrow import ArrowRows
@@ -24,11 +22,12 @@ from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value
 from shardmill.load import _ranks as ranks
 from shardmill.load._audit import Audit
-from shardmill.load._bad_rows import BadRow, Ledger
-from shardmill.load._batches import Cutter, Delivery, SuperbatchCutter, close, cutter_of
-from shardmill.load._checks import MOST_LANES, at_least, dataset_of, tail_of, warn_of_nothing
+from shardmill.load._bad_rows import Ledger
+from shardmill.load._batches import Cutter, SuperbatchCutter, cutter_of
+from shardmill.load._checks import MOST_LANES, at_least, dataset_of, tail_of
 from shardmill.load._columns import check_fill, equal_lists, output_form
-from shardmill.load._metrics import Counters, Mark
+from shardmill.load._iteration import LoaderIteration
+from shardmill.load._metrics import Counters
 from shardmill.load._mixture import Mixture
 from shardmill.load._options import (
     Output,
@@ -43,27 +42,26 @@ from shardmill.load._options import (
     transform_of,
 )
 from shardmill.load._packing import PackedRows, Packing, packed_columns, warn_of_joined
-from shardmill.load._pass import Pass, Position
+from shardmill.load._pass import Position
 from shardmill.load._position import LoaderPosition
 from shardmill.load._progress import LoaderProgress
 from shardmill.load._reports import LoaderReports
 from shardmill.load._transforming import Transforming
 from shardmill.storage._paths import PathLike
 
-#: Bad rows and audit of a batch, by the position after that batch.
-_Notes = dict[int, list[BadRow | Audit]]
 
-
-class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
+class Loader(LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration, ArrowRows):
     """Iterator over the batches of one rank, decoded by native threads in this process.
 
     The sequence of global batches depends only on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and
     ``batch_size * world_size``. It does not depend on ranks, threads or earlier passes. A state saved on eight ranks therefore continues
     on four with the same batches.
 
-    Iterating to the end moves to the next epoch. A pass that is left with ``break`` does not: the next pass starts the same
-    epoch again. After ``load_state_dict``, the current epoch is not restarted: each pass continues after the last batch
-    that was returned. Only the newest iterator is valid; continuing an older one raises a ``RuntimeError``.
+    Iterating to the end moves to the next epoch. After ``break``, the next pass repeats the epoch, with a warning. To train for a
+    number of steps, iterate over ``loader.steps(n)``, which continues at the next batch and into the following epochs. In an epoch
+    into which a state was loaded, each pass continues after the last batch that was returned. A pass that is left after a single
+    batch, such as ``next(iter(loader))``, is a peek: the next one begins with the same batch. Only the newest iterator is valid;
+    continuing an older one raises a ``RuntimeError``.
 
     A loader without ``transform`` is also an Arrow stream, ``__arrow_c_stream__``, of the rows of the next pass. The stream has a position of
     its own: it neither moves that of the loader nor ends an iterator. ``output`` does not apply to it.
@@ -216,6 +214,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         #: Start of the next pass, if an older pass continues after ``set_epoch``.
         self._asked: Position | None = None
         self._newest_pass = 0
+        self._has_warned_of_restart = False
         self._rows: _native.RowPlan | None = None
 
     @property
@@ -247,28 +246,6 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         """Number of batches of a whole epoch on this rank; with ``packing`` and ``shuffle``, of the current epoch."""
         return self._plan(self._position.epoch).batches_left(0, self._share())
 
-    def __iter__(self) -> Iterator[Any]:
-        ranks.refuse_copies(**self._origin)
-        return self._collated(None)
-
-    def _collated(self, collate: Callable[[Any], Any] | None) -> Pass:
-        """Begin a pass. An exception of ``collate`` leaves the position before its batch."""
-        before = self._mark()
-        with self._counters.planning():
-            self._warn_of_nothing()
-        begun, self._asked = self._asked or self._position, None
-        self._newest_pass += 1
-        self._position = position = Position(begun.epoch, begun.consumed if begun.is_loaded else 0, begun.is_loaded)
-        notes: _Notes = {}
-        if position.consumed == 0:
-            self._ledger.restart()
-            self._audits.pop(position.epoch, None)
-        batches = self._batches(replace(position), 1, self._threads, notes)
-        if self._transform is not None:
-            batches = self._transform.over(batches, partial(self._described, position.epoch, position.consumed))
-        delivered = self._delivered(batches, position, notes, collate, number=self._newest_pass, before=before)
-        return Pass(position, delivered, self._counters)
-
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes unknown objects for map-style data sets, and its own error would not help.
         raise TypeError(
@@ -276,37 +253,6 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
             "\nhint: iterate it directly; if you need a DataLoader, pass it "
             "shardmill.integrations.torch.BatchDataset(loader), with batch_size=None"
         )
-
-    def _every(
-        self, stride: int, *, first: int, epoch: int, consumed: int, threads: int | None = None
-    ) -> Iterator[Any]:
-        """Iterate over one batch in ``stride``: batches ``first``, ``first + stride``, … of those after ``consumed`` in an epoch.
-
-        For processes that share the batches of a rank. The position of the loader does not change. The limit of bad rows counts
-        those of this share.
-        """
-        counters, start = self._counters, consumed + first * self._batch_size * self._world_size
-        with counters.planning():
-            rows_of_epoch = self._plan(epoch).num_places
-        if start >= rows_of_epoch:
-            return
-        notes: _Notes = {}
-        ledger = self._ledger.emptied()
-        batches = self._batches(Position(epoch, start), stride, self._threads if threads is None else threads, notes)
-        if self._transform is not None:
-            batches = self._transform.over(batches, partial(self._described, epoch, start))
-        counters.time.ask()
-        try:
-            for batch, rows, place in self._cutter.staged(batches):
-                ledger.add((note for note in notes.pop(place, []) if isinstance(note, BadRow)), rows_of_epoch)
-                counters.rows += rows
-                counters.batches += 1
-                counters.time.got()
-                yield batch
-                counters.time.ask()
-        finally:
-            counters.time.leave()
-            close(batches)
 
     def __getstate__(self) -> dict[str, Any]:
         # Files are reopened when this is unpickled.
@@ -344,6 +290,8 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
         )
         other._ledger, other._counters = self._ledger.emptied(), Counters()
         other._audits, other._is_audited = {}, False
+        # The stream does not move the loader, so no batch is repeated for it.
+        other._has_warned_of_restart = True
         return (rows for rows in iter(other) if rows is not None)
 
     def _plan(self, epoch: int) -> _native.RowPlan:
@@ -362,111 +310,12 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, ArrowRows):
     def _share(self) -> dict[str, Any]:
         return {"batch_size": self._batch_size, "world_size": self._world_size, "rank": self._rank, "tail": self._tail}
 
-    def _warn_of_nothing(self) -> None:
-        plan = self._plan(self._position.epoch)
-        if plan.num_places and not plan.steps_left(0, self._share()):
-            what = "rows" if self._packed is None else "packs"
-            warn_of_nothing(plan.num_places, self._batch_size * self._world_size, what)
-
-    def _batches(self, start: Position, stride: int, threads: int, notes: _Notes) -> Iterator[Delivery]:
-        begun = self._counters.clock()
-        native = self._plan(start.epoch).start(
-            self._converter,
-            self._share(),
-            epoch=start.epoch,
-            consumed=start.consumed,
-            threads=threads,
-            prefetch_bytes=self._prefetch_bytes,
-            stride=stride,
-            on_bad_rows=self._ledger.policy,
-            is_audited=self._is_audited,
-            memory=self._cutter.memory,
-        )
-        process = os.getpid()
-        self._counters.plan += self._counters.clock() - begun
-        self._counters.begin(native)
-        try:
-            while (superbatch := native.next_superbatch(self._stall_seconds, warn_of_stall)) is not None:
-                content, rows, consumed, bad_rows, audits = superbatch
-                for batch, path, row, cause in bad_rows:
-                    notes.setdefault(consumed[batch], []).append(BadRow(path, row, cause))
-                for place, sums in zip(consumed, audits, strict=False):
-                    notes.setdefault(place, []).append(Audit(*sums))
-                yield from zip(self._cutter.cut(content, rows), rows, consumed, strict=True)
-        finally:
-            # A forked child does not have the threads.
-            if process == os.getpid():
-                native.stop()
-                self._counters.end(native)
-
-    def _delivered(
-        self,
-        batches: Iterator[Delivery],
-        position: Position,
-        notes: _Notes,
-        collate: Callable[[Any], Any] | None,
-        *,
-        number: int,
-        before: Mark,
-    ) -> Iterator[Any]:
-        epoch, counters, is_first = position.epoch, self._counters, not self._counters.time.has_started
-        if not is_first:
-            counters.judged_from = before
-        try:
-            if number != self._newest_pass:
-                raise position.superseded()
-            end = self._plan(epoch).end(position.consumed, self._share())
-            for batch, rows, consumed in self._cutter.staged(batches):
-                if collate is not None:
-                    batch = collate(batch)
-                if number != self._newest_pass:
-                    # Another thread or the function of the user began a newer pass, or moved the loader, during this call.
-                    raise position.superseded()
-                if consumed in notes:
-                    self._note(notes.pop(consumed), epoch)
-                if self._position is not position:
-                    # set_epoch() was called during this pass.
-                    self._asked, self._position = self._position, position
-                if consumed < end:
-                    position.consumed = consumed
-                else:
-                    self._end_epoch(position)
-                counters.rows += rows
-                counters.batches += 1
-                if is_first:
-                    is_first, counters.judged_from = False, self._mark()
-                yield batch
-                # A pass whose last batch was already counted has nothing left to miscount.
-                if number != self._newest_pass and position.epoch == epoch:
-                    raise position.superseded()
-            # A rank may have no rows in the last step.
-            if position.epoch == epoch:
-                self._end_epoch(position)
-            self._log_epoch(epoch)
-        finally:
-            if counters.time.owner is position:
-                counters.time.leave()
-            close(batches)
-
-    def _end_epoch(self, position: Position) -> None:
-        position.end_epoch()
-        if self._asked is not None:
-            self._position, self._asked = self._asked, None
-
-    def _note(self, notes: list[BadRow | Audit], epoch: int) -> None:
-        """Record bad rows and audit of a batch when it is returned."""
-        # The limit of bad rows may end the pass before this batch.
-        self._ledger.add((note for note in notes if isinstance(note, BadRow)), self._plan(epoch).num_places)
-        for note in notes:
-            if isinstance(note, Audit):
-                self._audits[epoch] = self._audits.get(epoch, Audit()) + note
-
     def __repr__(self) -> str:
         return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"
 
 
 # Python names a method by this in the error for a wrong call.
-for _part in (LoaderPosition, LoaderProgress, LoaderReports):
+for _part in (LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration):
     for _name, _method in vars(_part).items():
         if isfunction(_method) and not _name.startswith("_"):
             unwrap(_method).__qualname__ = _method.__qualname__ = f"{Loader.__name__}.{_name}"

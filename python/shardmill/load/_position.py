@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shardmill._native import load as _native
-from shardmill.errors import CheckpointMismatchError, OptionError
+from shardmill.errors import CheckpointMismatchError
 from shardmill.load import _mixture_state as mixture_state
-from shardmill.load._checks import at_least
+from shardmill.load._checks import at_least, no_steps
 from shardmill.load._pass import Position
 from shardmill.load._state import OrderSettings, parsed
 
@@ -60,8 +60,7 @@ class LoaderPosition:
         """
         epoch = at_least("epoch", epoch, 0)
         self._asked = None
-        if epoch != self._position.epoch:
-            self._position = Position(epoch)
+        self._position = self._position.of_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last returned batch as plain JSON values, under 4 KiB, the same on every rank.
@@ -80,9 +79,9 @@ class LoaderPosition:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the next pass after the last batch recorded in ``state``, on any number of ranks and threads.
 
-        Iterators that are not advanced do not change the position. Every returned batch counts, even one from ``next(iter(loader))``:
-        ``state_dict`` includes it, and the next pass of this epoch continues after it. If the state is rejected or cannot be loaded, the loader
-        is unchanged.
+        Later passes of this epoch continue, too, after the last batch that was returned. As in any epoch, a pass that is left after a single
+        batch, such as ``next(iter(loader))``, moves nothing: the next pass begins with that batch. If the state is rejected or cannot be
+        loaded, the loader is unchanged.
 
         Args:
             state: what ``state_dict`` returned, also after a round trip through JSON.
@@ -152,7 +151,8 @@ class LoaderPosition:
     @property
     def _start(self) -> tuple[int, int]:
         """Return the start of the next pass: its epoch, and the number of rows of that epoch that come before it."""
-        return self._position.epoch, self._position.consumed if self._position.is_loaded else 0
+        begun = self._position.following()
+        return begun.epoch, begun.consumed
 
     def _set_lanes(self, lanes: int) -> None:
         if lanes != self._lanes:
@@ -227,11 +227,11 @@ def _skipped(
         ValueError: If an epoch has no steps.
     """
     epoch, consumed = position.epoch, position.consumed
-    while (left := plan_of(epoch).steps_left(consumed, share)) <= steps:
+    while (left := (plan := plan_of(epoch)).steps_left(consumed, share)) <= steps:
         if left == 0 and consumed == 0:
             if steps == 0:
                 break
-            raise OptionError(f"epoch {epoch} has no steps to skip\nhint: use a smaller batch_size")
+            raise no_steps(epoch, plan.num_places)
         # Skip whole epochs at once.
         epochs = steps // left if is_constant and consumed == 0 else 1
         steps, epoch, consumed = steps - epochs * left, epoch + epochs, 0

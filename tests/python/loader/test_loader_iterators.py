@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,38 @@ from row_files import ids_of, numpy_loader, write_files
 ROWS = 23
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a pass is: an epoch, its rows before the next batch, and whether each pass continues there."""
+
+    epoch: int = 0
+    done: int = 0
+    is_loaded: bool = False
+    #: Where the pass began, if it has delivered a single batch.
+    peeked: Place | None = None
+
+
+@dataclass
+class Held:
+    """A pass that is still held."""
+
+    iterator: Iterator[Any]
+    number: int
+    place: Place
+    #: Batches that are left, if the pass is over steps.
+    steps: int | None
+    #: Whether no set_epoch() has moved the loader since the last batch.
+    is_own: bool = True
+    taken: int = 0
+
+
 class LoaderUse(RuleBasedStateMachine):
-    """The model: the batches of each epoch, where the loader stands, and which pass is the newest."""
+    """The model: the batches of each epoch, where the loader is, and which pass is the newest."""
 
     directory: Path
     options: dict[str, Any] = {}  # noqa: RUF012 - each run sets its own
 
-    @initialize(batch_size=st.integers(1, 7), shuffle=st.booleans(), threads=st.sampled_from([0, 2]))
+    @initialize(batch_size=st.integers(1, 25), shuffle=st.booleans(), threads=st.sampled_from([0, 2]))
     def make(self, batch_size: int, shuffle: bool, threads: int) -> None:
         self.loader = numpy_loader(
             self.directory,
@@ -40,13 +68,13 @@ class LoaderUse(RuleBasedStateMachine):
         )
         self.batch_size, self.shuffle = batch_size, shuffle
         self.order: dict[int, list[int]] = {}
-        self.epoch, self.done, self.is_loaded = 0, 0, False
+        self.place = Place()
         #: Where the next pass begins, when one goes on after set_epoch().
-        self.asked: tuple[int, int, bool] | None = None
-        #: Each pass that is still held: its iterator, its number, its epoch and batches, whether the position is its own, and was loaded.
-        self.passes: list[list[Any]] = []
+        self.asked: Place | None = None
+        self.passes: list[Held] = []
         self.newest = 0
-        self.states = [(json.dumps(self.loader.state_dict()), 0, 0)]
+        self.has_warned = False
+        self.states = [(json.dumps(self.loader.state_dict()), Place())]
 
     def rows(self, epoch: int) -> list[int]:
         """Of an epoch, by a loader that is never left early."""
@@ -59,52 +87,66 @@ class LoaderUse(RuleBasedStateMachine):
             assert sorted(self.order[epoch]) == list(range(ROWS))
         return self.order[epoch]
 
-    @rule()
-    def begin(self) -> None:
-        if self.asked:
-            (self.epoch, self.done, self.is_loaded), self.asked = self.asked, None
-        if not self.is_loaded:
-            self.done = 0
+    @rule(steps=st.none() | st.integers(0, 9))
+    def begin(self, steps: int | None) -> None:
+        begun, self.asked = self.asked or self.place, None
+        place = begun.peeked or replace(begun, done=begun.done if begun.is_loaded or steps is not None else 0)
+        self.place = replace(place, peeked=None)
         self.newest += 1
-        self.passes.append([iter(self.loader), self.newest, self.epoch, self.done, True, self.is_loaded])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            iterator = iter(self.loader) if steps is None else self.loader.steps(steps)
+        is_restart = begun.peeked is None and place.done < begun.done and not self.has_warned
+        self.has_warned |= is_restart
+        assert ["loader.steps(n)" in str(warning.message) for warning in caught] == [True] * is_restart
+        self.passes.append(Held(iterator, self.newest, self.place, steps))
 
     @rule(which=st.integers(0, 5), batches=st.integers(1, 6))
     def take(self, which: int, batches: int) -> None:
         for _ in range(batches):
             if self.passes:
-                self._take(which % len(self.passes))
+                self._take(self.passes[which % len(self.passes)])
 
-    def _take(self, which: int) -> None:
-        held = self.passes[which]
-        iterator, number, epoch, done, is_own, is_loaded = held
-        is_done = done >= ROWS
-        if number != self.newest and not is_done:
+    def _take(self, held: Held) -> None:
+        is_newest, has_ended = held.number == self.newest, held.place.done == ROWS
+        is_done = has_ended if held.steps is None else held.steps == 0
+        assert held.steps is None or len(held.iterator) == held.steps  # pyright: ignore[reportArgumentType]
+        if not is_newest and not is_done:
             with pytest.raises(sm.SupersededError):
-                next(iterator)
+                next(held.iterator)
             return
-        expected = self.rows(epoch)[done : done + self.batch_size]
-        batch = next(iterator, None)
-        assert (batch is None) == is_done
-        if batch is None:
-            del self.passes[which]
+        if is_done:
+            assert next(held.iterator, None) is None
+            self.passes.remove(held)
+            if is_newest and held.is_own and held.steps is None:
+                self.place = replace(self.place, peeked=None)
             return
-        assert ids_of(batch) == expected
-        held[3] = done + len(expected)
-        if number == self.newest:
-            if not is_own:
-                self.asked, held[4] = (self.epoch, self.done, self.is_loaded), True
-                self.epoch, self.is_loaded = epoch, is_loaded
-            self.done = held[3]
-            if self.done == ROWS:
-                following, self.asked = self.asked or (self.epoch + 1, 0, False), None
-                self.epoch, self.done, self.is_loaded = following
+        if has_ended:
+            # Steps continue in the next epoch, or in that of a set_epoch().
+            held.place, held.is_own = self.place, True
+        start = held.place
+        expected = self.rows(start.epoch)[start.done : start.done + self.batch_size]
+        assert ids_of(next(held.iterator)) == expected
+        if not held.is_own:
+            self.asked, held.is_own = self.place, True
+        held.taken += 1
+        done = start.done + len(expected)
+        if held.steps is None:
+            is_peek = held.taken == 1 and not (start.done == 0 and done == ROWS)
+            held.place = replace(start, done=done, peeked=start if is_peek else None)
+        else:
+            held.place, held.steps = replace(start, done=done, is_loaded=True), held.steps - 1
+        self.place = held.place
+        if done == ROWS:
+            following, self.asked = self.asked or Place(start.epoch + 1, peeked=held.place.peeked), None
+            self.place = following
 
     @rule()
     def peek(self) -> None:
-        self.begin()
-        self._take(len(self.passes) - 1)
-        if self.passes:
-            self.passes.pop()
+        self.begin(None)
+        held = self.passes[-1]
+        self._take(held)
+        self.passes.remove(held)
 
     @rule(which=st.integers(0, 5))
     def abandon(self, which: int) -> None:
@@ -113,38 +155,42 @@ class LoaderUse(RuleBasedStateMachine):
 
     @rule()
     def save(self) -> None:
-        self.states.append((json.dumps(self.loader.state_dict()), self.epoch, self.done))
+        self.states.append((json.dumps(self.loader.state_dict()), Place(self.place.epoch, self.place.done)))
 
     @rule(which=st.integers(0, 5))
     def load(self, which: int) -> None:
-        text, self.epoch, self.done = self.states[which % len(self.states)]
+        text, place = self.states[which % len(self.states)]
         self.loader.load_state_dict(json.loads(text))
-        self.is_loaded = True
+        self.place, self.asked = replace(place, is_loaded=True), None
         self.newest += 1
-        self.asked = None
 
     @rule(epoch=st.integers(0, 3))
     def set_epoch(self, epoch: int) -> None:
         self.loader.set_epoch(epoch)
-        self.asked = None
-        if epoch != self.epoch:
-            self.epoch, self.done, self.is_loaded = epoch, 0, False
-            # A pass that runs may go on: then the position is its own again, until it ends.
-            for held in self.passes:
-                held[4] = False
+        self.asked, peeked = None, self.place.peeked
+        if peeked is not None and peeked.epoch != self.place.epoch:
+            # The last batch of an epoch was peeked at, after a state was loaded.
+            self.place = replace(peeked, peeked=peeked) if epoch == peeked.epoch else Place(epoch)
+        elif epoch == self.place.epoch:
+            return
+        else:
+            self.place = Place(epoch)
+        # A pass that runs may go on: then the position is its own again, until it ends.
+        for held in self.passes:
+            held.is_own = False
 
     @invariant()
     def state_is_that_of_the_model(self) -> None:
-        if hasattr(self, "epoch"):
+        if hasattr(self, "place"):
             state = self.loader.state_dict()
-            assert (state["epoch"], state["consumed"]) == (self.epoch, self.done)
+            assert (state["epoch"], state["consumed"]) == (self.place.epoch, self.place.done)
 
     def teardown(self) -> None:
-        if hasattr(self, "epoch"):
+        if hasattr(self, "place"):
             # Another process that got the state delivers exactly the rows that are left.
             resumed = numpy_loader(self.directory, batch_size=5, shuffle=self.shuffle, **self.options)
             resumed.load_state_dict(json.loads(json.dumps(self.loader.state_dict())))
-            assert [row for batch in resumed for row in ids_of(batch)] == self.rows(self.epoch)[self.done :]
+            assert [row for batch in resumed for row in ids_of(batch)] == self.rows(self.place.epoch)[self.place.done :]
         self.passes = []
 
 
@@ -199,7 +245,8 @@ def test_every_wrapper_keeps_the_position_until_a_batch_is_taken_and_refuses_old
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     unused = [iter(batches), iter(batches)]
     peeked = str(next(iter(batches)))
-    assert [*seen, peeked, *map(str, batches)] == expected
+    rest = [str(batch) for batch in batches]
+    assert ([*seen, *rest], peeked) == (expected, rest[0])
     for iterator in unused:
         # Torch begins a pass when its first batch is asked for.
         if wrapped != "dataloader":

@@ -154,7 +154,7 @@ def test_state_whose_rest_another_batch_size_would_drop_starts_the_next_epoch(tm
     assert flat(loader) == list(range(18))
     loader.load_state_dict(state)
     assert ids_of(next(iter(loader))) == list(range(6))
-    assert flat(loader) == list(range(6, 18)), "after a load, each batch counts"
+    assert flat(loader) == list(range(18)), "a pass that is left after one batch is a peek, also after a load"
 
 
 def test_state_after_the_last_batch_is_a_whole_next_epoch(tmp_path: Path) -> None:
@@ -254,15 +254,31 @@ def test_peeking_loses_nothing(tmp_path: Path) -> None:
     assert loader.epoch == 1
 
 
-def test_peek_after_a_load_is_counted_and_the_next_pass_continues_after_it(tmp_path: Path) -> None:
+def test_peek_after_a_load_loses_nothing_and_is_in_the_state(tmp_path: Path) -> None:
     path = write_files(tmp_path, [20])
     (state,) = states_after(path, 2, 1, batch_size=4)
     loader = numpy_loader(path, batch_size=4)
     loader.load_state_dict(state)
     assert ids_of(next(iter(loader))) == [8, 9, 10, 11]
     assert loader.state_dict()["consumed"] == 12
-    assert flat(loader) == list(range(12, 20))
+    assert flat(itertools.islice(loader, 2)) == list(range(8, 16)), "the peek moves nothing"
+    assert flat(loader) == list(range(16, 20)), "a pass that was left later continues"
     assert flat(loader) == list(range(20)), "the next epoch is a whole one"
+
+
+def test_peek_at_the_last_batch_of_a_loaded_epoch_loses_nothing(tmp_path: Path) -> None:
+    path = write_files(tmp_path, [20])
+    (state,) = states_after(path, 4, 1, batch_size=4)
+    for set_epoch in (None, 0):
+        loader = numpy_loader(path, batch_size=4)
+        loader.load_state_dict(state)
+        assert ids_of(next(iter(loader))) == [16, 17, 18, 19]
+        assert (loader.state_dict()["epoch"], loader.state_dict()["consumed"]) == (1, 0)
+        if set_epoch is not None:
+            loader.set_epoch(set_epoch)
+        assert flat(loader) == list(range(16, 20))
+        assert flat(loader) == list(range(20))
+        assert loader.epoch == 2
 
 
 def test_older_iterator_is_refused_and_moves_no_position(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from shardmill._option_values import index_of, whole
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES, Dataset
 from shardmill.data._error_policy import ErrorPolicy
+from shardmill.data._own_methods import refuse_own_batches
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression
 from shardmill.integrations.torch._files import DataFileInfo
 from shardmill.integrations.torch._iterable import BatchDataset, unchanged
 from shardmill.integrations.torch._options import BatchOptions, FileFormat, OutputFormat, check_splits
+from shardmill.load._checks import at_least
 from shardmill.load._loader import Loader
 from shardmill.load._options import NullPolicy, Output, OutputKind, Runtime, Shuffle, Tail
 from shardmill.storage._paths import PathLike
@@ -51,9 +53,21 @@ class BatchLoader(DataLoader):
 
     def __iter__(self) -> Iterator[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Iterate over the batches. torch's own iterator would take as long for a small batch as its rows need."""
-        is_plain = self.collate_fn is unchanged
-        batches = iter(self._batches) if is_plain else self._batches.loader._collated(self.collate_fn)
-        return batches if self._progress_interval is None else self._shown(batches, self._progress_interval)
+        return self._passed(None)
+
+    def steps(self, n: int) -> Iterator[Any]:
+        """Iterate over the next ``n`` batches, and continue into the following epochs; see ``shardmill.Loader.steps``."""
+        return self._passed(at_least("n", n, 0))
+
+    def _passed(self, steps: int | None) -> Iterator[Any]:
+        collate = None if self.collate_fn is unchanged else self.collate_fn
+        if collate is None and steps is None:
+            batches = iter(self._batches)
+        else:
+            for part in (self._batches, self._batches.loader):
+                refuse_own_batches(part, "a BatchLoader with a collate_fn, or its steps(),")
+            batches = self._batches.loader._collated(collate, steps)
+        return batches if self._progress_interval is None else self._shown(batches, steps, self._progress_interval)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last returned batch; see ``BatchDataset.state_dict``."""
@@ -67,11 +81,11 @@ class BatchLoader(DataLoader):
         """Set the epoch of the next pass."""
         self._batches.set_epoch(epoch)
 
-    def _shown(self, batches: Iterator[Any], interval: float) -> Iterator[Any]:
+    def _shown(self, batches: Iterator[Any], steps: int | None, interval: float) -> Iterator[Any]:
         from tqdm import tqdm
 
         _, consumed = self._batches.loader._start
-        total = len(self) if consumed == 0 else None
+        total = len(self) if steps is None and consumed == 0 else steps
         with tqdm(total=total, unit="batch", mininterval=interval, maxinterval=interval, leave=False) as bar:
             for batch in batches:
                 yield batch

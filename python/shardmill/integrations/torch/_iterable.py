@@ -15,6 +15,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from shardmill.data._own_methods import refuse_own_batches
 from shardmill.errors import CheckpointMismatchError, EngineError, OptionError
 from shardmill.integrations.torch._metrics import WorkerMetrics
 from shardmill.integrations.torch._parcels import parcel
@@ -117,6 +118,7 @@ class BatchDataset(IterableDataset):
         worker = get_worker_info()
         if worker is None:
             return iter(self._loader)
+        refuse_own_batches(self._loader, "a worker process")
         if self._loader._is_audited:
             raise OptionError(
                 "Runtime(audit=True) has no effect in worker processes, whose checksums the trainer does not get"
