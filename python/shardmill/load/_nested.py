@@ -179,6 +179,10 @@ class Batch(dict[str, Any]):
     def __repr__(self) -> str:
         return "\n".join(["Batch", *lines(self, Struct)])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # `torch.load` sets no items of other classes.
+        return type(self), (dict(self),)
+
 
 class Rows(list[dict[str, Any]]):
     """The rows of a batch: a list that shows the first row, with the start of long values."""
@@ -187,6 +191,9 @@ class Rows(list[dict[str, Any]]):
     def __repr__(self) -> str:
         more = f", … {len(self):,} rows" if len(self) > 1 else ""
         return f"[{', '.join(map(shortened, self[:1]))}{more}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self),)
 
 
 class Struct(dict[str, Any]):
@@ -203,6 +210,9 @@ class Struct(dict[str, Any]):
     @recursive_repr("Struct(…)")
     def __repr__(self) -> str:
         return f"Struct({', '.join(f'{name}: {described(column)}' for name, column in self.items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
 
     def _described(self) -> str:
         return repr(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from reprlib import Repr
 from typing import Any
 
@@ -14,12 +15,20 @@ class _Short(Repr):
         super().__init__()
         self.maxlevel, self.maxdict, self.maxlist, self.maxtuple, self.maxset = 3, 6, 4, 4, 4
         self.maxstring = self.maxother = 60
+        self.fillvalue = "…"
 
     def repr_bytes(self, x: bytes, level: int) -> str:
         """Return the first bytes and the length."""
         if len(x) <= 2 * _BYTES_SHOWN:
             return repr(x)
         return f"{x[:_BYTES_SHOWN]!r}… ({len(x):,} bytes)"
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        """Return the first entries, in their order."""
+        if level <= 0 and x:
+            return "{…}"
+        shown = [f"{self.repr1(name, level - 1)}: {self.repr1(x[name], level - 1)}" for name in islice(x, self.maxdict)]
+        return f"{{{', '.join(shown)}{', …' if len(x) > self.maxdict else ''}}}"
 
     def repr_ndarray(self, x: Any, level: int) -> str:
         """Return type and shape."""
@@ -44,7 +53,10 @@ def described(value: Any) -> str:
         device = str(getattr(value, "device", "cpu"))
         place = "" if device == "cpu" else f" on {device}"
         return f"{kind} {str(dtype).removeprefix('torch.')} {list(shape)}{place}"
-    return f"list [{len(value)}]" if type(value) is list else shortened(value)
+    if type(value) is list:
+        kind = next((type(one).__name__ for one in value if one is not None), "None")
+        return f"list [{len(value)}] of {kind}"
+    return shortened(value)
 
 
 def lines(columns: Mapping[Any, Any], kind: type[dict[Any, Any]], indent: str = "  ") -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from shardmill.load._nested import Batch, Rows, Struct
@@ -33,7 +34,7 @@ def _of_torch() -> None:
             _parts,
             lambda parts, names, made=made: made(names, parts),
             serialized_type_name=f"shardmill.{kind.__name__}",
-            flatten_with_keys_fn=lambda node, key=key: _parts_with_keys(node, key),
+            flatten_with_keys_fn=partial(_parts_with_keys, key=key),
         )
     # `torch.load` reads a batch of tensors as it reads a plain dict.
     if hasattr(serialization, "add_safe_globals"):
@@ -43,8 +44,11 @@ def _of_torch() -> None:
 def _of_jax() -> None:
     import jax  # pyright: ignore[reportMissingImports] - a user's
 
+    trees = jax.tree_util
     for kind in _CLASSES:
-        jax.tree_util.register_pytree_node(kind, _parts, _made(kind))
+        key = trees.SequenceKey if kind is Rows else trees.DictKey
+        with_keys = partial(_parts_with_keys, key=key)
+        trees.register_pytree_with_keys(kind, with_keys, _made(kind), _parts)
 
 
 def _parts(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
@@ -52,7 +56,7 @@ def _parts(node: Any) -> tuple[list[Any], tuple[Any, ...]]:
     return (list(node), tuple(range(len(node)))) if isinstance(node, list) else (list(node.values()), tuple(node))
 
 
-def _parts_with_keys(node: Any, key: Callable[[Any], Any]) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+def _parts_with_keys(node: Any, *, key: Callable[[Any], Any]) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
     parts, names = _parts(node)
     return [(key(name), part) for name, part in zip(names, parts, strict=True)], names
 
