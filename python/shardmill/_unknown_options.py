@@ -55,7 +55,7 @@ LOADER = {
     "timeout": "use runtime=sm.Runtime(stall_seconds=…), which warns about late batches",
     "pin_memory_device": "use runtime=sm.Runtime(device=…)",
     **dict.fromkeys(("drop_last", "drop_last_batch"), 'use tail="drop"'),
-    "collate_fn": "use transform=…: a function that is called with each batch",
+    "collate_fn": 'use output="rows", transform=…: the function gets a list of samples, each a dict',
     "transform_workers": "use transform=sm.Transform(function, workers=…)",
     **dict.fromkeys(("sampler", "batch_sampler"), _ORDER),
     **dict.fromkeys(("shuffle_buffer_size", "buffer_size", "shuffle_window_bytes", "window_bytes"), _WINDOW),

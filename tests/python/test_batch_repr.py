@@ -6,7 +6,6 @@ import copy
 import decimal
 import io
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,7 +122,11 @@ def test_tree_functions_and_collation_of_torch_take_batches_as_dicts_and_lists(p
     both = batch_of(path, "torch", columns=["id", "embedding"])
     mapped = trees.tree_map(lambda part: getattr(part, "shape", None), batch)
     assert type(mapped) is Batch
-    assert mapped == {"id": (4,), "embedding": (4, 1000), "image": {"bytes": None, "path": None, "size": {"width": (4,)}}}
+    assert mapped == {
+        "id": (4,),
+        "embedding": (4, 1000),
+        "image": {"bytes": None, "path": None, "size": {"width": (4,)}},
+    }
     keys = [trees.keystr(key) for key, _ in trees.tree_flatten_with_path(both)[0]]
     assert keys == [trees.keystr(key) for key, _ in trees.tree_flatten_with_path(plain)[0]]
     assert default_collate([both, both])["id"].shape == (2, 4)
@@ -146,3 +149,19 @@ def test_batches_of_worker_processes_print_like_those_of_the_loader(path: str) -
         loader = sm.Loader(path, batch_size=4, output=output, columns=["id", "image"], rank=0, world_size=1)
         batches = torch_data.DataLoader(BatchDataset(loader), batch_size=None, num_workers=1, collate_fn=unchanged)
         assert repr(next(iter(batches))) == repr(next(iter(loader)))
+
+
+def collate(samples: Any) -> list[int]:
+    return [sample["id"] for sample in samples]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_function_of_samples_works_with_rows_and_else_the_error_says_so(path: str, workers: int) -> None:
+    transform = sm.Transform(collate, workers=workers)
+    assert batch_of(path, "rows", columns=["id"], transform=transform) == [0, 1, 2, 3]
+    for output in ("numpy", "dict"):
+        with pytest.raises(TypeError) as raised:
+            batch_of(path, output, columns=["id"], transform=transform)
+        notes = "\n".join(raised.value.__notes__)
+        assert "the function gets a dict of columns; if it takes a list of samples, set output='rows'" in notes
+        assert "in the transform of batch 0 of epoch 0" in notes

@@ -11,6 +11,7 @@ from shardmill._terminal import counted
 from shardmill.data._column_types import mds_encoding
 from shardmill.errors import FormatError, OptionError
 from shardmill.write._formats import WrittenFormat
+from shardmill.write._media import MEDIA_ENCODINGS, MEDIA_FORMATS, Media
 
 _OF_WEBDATASET = {"__key__", "__url__", "__local_path__"}
 
@@ -38,16 +39,34 @@ class Conversion:
 
         self._pa, self._dataset = pa, dataset
         self._format: WrittenFormat = format
-        self._schema = dataset.schema
         #: How the written rows differ.
         self.notes: list[str] = []
         self._named = {name: mds_encoding(name, of) for name, of in (encodings or {}).items()}
         self._encodings: dict[str, str] = {}
+        self._media = self._media_of(dataset, format)
+        #: The schema of the rows to write.
+        self.schema = dataset.schema if self._media is None else self._media.schema
         check = getattr(self, f"_check_{format}", None)
         if check is not None:
             check()
         #: Columns that are compared, with the type that both sides are cast to. ``None`` compares all as they are.
         self._held = None if format in ("arrayrecord", "parquet") else self._held_types()
+
+    def stored(self, batch: Any, first_row: int) -> Any:
+        """Return the rows to write."""
+        return batch if self._media is None else self._media.stored(batch, first_row)
+
+    def _media_of(self, dataset: Any, format: WrittenFormat) -> Media | None:
+        if format not in MEDIA_FORMATS:
+            return None
+        others = [name for name, encoding in self._named.items() if encoding not in MEDIA_ENCODINGS]
+        names = list(Media(dataset.schema, format, others=others).columns)
+        if not names:
+            return None
+        shown = ", ".join(map(repr, names))
+        self.notes.append(f"of {shown}, the bytes of the files are written, and their paths are not")
+        first = dataset.take([0]) if len(dataset) and format == "mds" else None
+        return Media(dataset.schema, format, first, others=others)
 
     @property
     def encodings(self) -> dict[str, str] | None:
@@ -59,7 +78,7 @@ class Conversion:
         from shardmill import Dataset
 
         if self._format == "jsonl":
-            fields = [self._pa.field(field.name, _in_json(self._pa, field.type)) for field in self._schema]
+            fields = [self._pa.field(field.name, _in_json(self._pa, field.type)) for field in self.schema]
             return Dataset(files, format="jsonl", schema=self._pa.schema(fields))
         return Dataset(out if self._format == "mds" else files, format=self._format)
 
@@ -67,7 +86,13 @@ class Conversion:
         """Return the columns that both sides have in common."""
         if self._held is None:
             return batch
-        arrays = [self._cast(batch.column(name), data_type) for name, data_type in self._held.items()]
+        # Files of the extension of a column may not occur, and then it is not read back.
+        arrays = [
+            self._cast(batch.column(name), data_type)
+            if name in batch.schema.names
+            else self._pa.nulls(batch.num_rows, data_type)
+            for name, data_type in self._held.items()
+        ]
         if not arrays:
             arrays, names = [self._pa.nulls(batch.num_rows)], [""]
         else:
@@ -84,7 +109,7 @@ class Conversion:
 
     def _held_types(self) -> dict[str, Any]:
         held = {}
-        for field in self._schema:
+        for field in self.schema:
             if field.name in _OF_WEBDATASET and self._format == "webdataset":
                 continue
             if (data_type := self._held_type(field)) is not None:
@@ -111,8 +136,8 @@ class Conversion:
         return plain
 
     def _check_arrayrecord(self) -> None:
-        if len(self._schema) != 1:
-            names = ", ".join(self._schema.names)
+        if len(self.schema) != 1:
+            names = ", ".join(self.schema.names)
             raise OptionError(
                 f"ArrayRecord has one column; select one of {names} with --column"
                 if names
@@ -120,7 +145,7 @@ class Conversion:
             )
 
     def _check_jsonl(self) -> None:
-        refused = _native.column_without_json(self._schema)
+        refused = _native.column_without_json(self.schema)
         if refused is not None:
             name, data_type = refused
             raise FormatError(
@@ -129,19 +154,21 @@ class Conversion:
             )
 
     def _check_mds(self) -> None:
-        rest = [field for field in self._schema if field.name not in self._named]
+        rest = [field for field in self.schema if field.name not in self._named]
         known = dict(_native.mds_encodings(self._pa.schema(rest))) | self._named
-        self._encodings = {name: known[name] for name in self._schema.names}
+        self._encodings = {name: known[name] for name in self.schema.names}
         self._refuse_nulls()
 
     def _refuse_nulls(self) -> None:
-        from shardmill import col
+        from shardmill import Dataset, col
         from shardmill.data._dataset import _reopened
 
-        for field in self._schema:
+        for field in self.schema:
             if not field.nullable:
                 continue
-            condition = col(field.name).is_null()
+            # A null of a struct is a null of its fields.
+            name = f"{field.name}.bytes" if self._media and field.name in self._media.columns else field.name
+            condition = col(name).is_null()
             if self._dataset.row_filter is not None:
                 condition = condition & self._dataset.row_filter
             arguments = self._dataset._arguments | {"columns": None, "filter": condition}
@@ -149,16 +176,16 @@ class Conversion:
                 # Opening the data set the first time gave them.
                 warnings.simplefilter("ignore")
                 # Keeps the options of the stores, which may have keys that the arguments lack.
-                nulls = len(_reopened(arguments))
+                nulls = len(_reopened(Dataset, arguments))
             if nulls:
                 raise FormatError(
                     f"column {field.name!r} has {counted(nulls, 'null')}, and MDS has none\n"
-                    f'hint: exclude such rows with --filter "{field.name} is not null", or the column with --columns'
+                    f'hint: exclude such rows with --filter "{name} is not null", or the column with --columns'
                 )
 
     def _check_webdataset(self) -> None:
         pa = self._pa
-        for field in self._schema:
+        for field in self.schema:
             name, kind = field.name, field.name.rpartition(".")[2]
             if name in _OF_WEBDATASET:
                 continue
@@ -177,7 +204,7 @@ class Conversion:
     def _note_lost_types(self) -> None:
         """Note columns whose type changes: the type of a member follows from its name."""
         pa, lost = self._pa, dict[str, list[str]]()
-        for field in self._schema:
+        for field in self.schema:
             kind, plain = field.name.rpartition(".")[2], _plain(self._pa, field.type)
             if field.name in _OF_WEBDATASET or kind in ("json", "jsn"):
                 continue

@@ -107,7 +107,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
             dst,
             format=format,
             columns=conversion.encodings,
-            schema=dataset.schema if format in ("parquet", "jsonl", "webdataset") else None,
+            schema=conversion.schema if format in ("parquet", "jsonl", "webdataset") else None,
             compression=options["compression"],
             group_size=options["group_size"],
             shard_bytes=options["shard_bytes"],
@@ -125,6 +125,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     with BatchBar(dataset, passes=2, is_shown=options["progress"]) as bar:
         with writer:
             for batch in bar.batches(dataset):
+                batch = conversion.stored(batch, read.rows)
                 writer.write_batch(batch)
                 read.update(conversion.held(batch))
         try:

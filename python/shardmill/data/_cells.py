@@ -72,6 +72,23 @@ def encoding_of(value: Any) -> str | None:
     return "pil" if kind == "PIL" else None
 
 
+def is_media(value: Any) -> bool:
+    """Tell whether a value is a file within a row, as in Hugging Face data sets."""
+    return isinstance(value, dict) and value.keys() == {"bytes", "path"}
+
+
+def media_bytes(value: Any) -> bytes:
+    """Return the bytes of a file within a row.
+
+    Raises:
+        TypeError: If it has none.
+    """
+    content = value["bytes"]
+    if not isinstance(content, bytes):
+        raise TypeError(f"the file {value['path']!r} has no bytes")
+    return content
+
+
 def mds_json(value: Any) -> str:
     """Return the value as JSON; an array as a list, like MosaicML's writer."""
     return json.dumps(value.tolist() if hasattr(value, "tolist") and hasattr(value, "shape") else value)
@@ -167,6 +184,8 @@ def _pixels(image: Any) -> bytes:
 def _image_file(image: Any, kind: str) -> bytes:
     if isinstance(image, bytes):
         return image
+    if is_media(image):
+        return media_bytes(image)
     _check_image(image, "save")
     path = getattr(image, "filename", "")
     # An image that came from a file of this kind still has its bytes; encoding it again would lose quality.

@@ -12,6 +12,7 @@ from shardmill._workers import WorkerPool, packed_failure, unpacked_failure, wor
 from shardmill.errors import EngineError
 from shardmill.load._batches import Delivery, close
 from shardmill.load._metrics import Counters
+from shardmill.load._nested import Batch
 from shardmill.load._options import Transform
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Transforming:
                 try:
                     result = self._function(batch)
                 except Exception as error:
-                    error.add_note(f"in the transform of {place(consumed)}")
+                    error.add_note(f"in the transform of {place(consumed)}{_form_hint(error, batch)}")
                     raise
                 spent = self._counters.clock() - begun
                 self._counters.transform += spent
@@ -128,10 +129,19 @@ def _died(place: str) -> EngineError:
     return error
 
 
+def _form_hint(error: Exception, batch: Any) -> str:
+    """Return what to do if the function may have been written for samples, and was called with columns."""
+    if isinstance(batch, Batch) and isinstance(error, TypeError | KeyError | IndexError | AttributeError):
+        return "\nhint: the function gets a dict of columns; if it takes a list of samples, set output='rows' on the Loader"
+    return ""
+
+
 def _timed(function: Callable[[Any], Any], batch: Any) -> _Timed:
     begun = time.perf_counter_ns()
     try:
         result, failure = function(batch), None
     except Exception as error:
+        if hint := _form_hint(error, batch):
+            error.add_note(hint.strip())
         result, failure = None, packed_failure(error)
     return result, time.perf_counter_ns() - begun, failure

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shardmill._extras import pyarrow_for
 from shardmill._option_values import checked_schema, listed
-from shardmill.data._cells import Cell, encoding_of, mds_cell, mds_json, webdataset_cell
+from shardmill.data._cells import Cell, encoding_of, is_media, mds_cell, mds_json, media_bytes, webdataset_cell
 from shardmill.data._column_types import arrow_type, mds_arrow_type, mds_encoding
 from shardmill.errors import OptionError
 from shardmill.write._json_lists import JsonLists
+from shardmill.write._media import (
+    MEDIA_ENCODINGS,
+    MEDIA_FORMATS,
+    extension_of,
+    mds_encoding_of,
+    members_of,
+    stored_stream,
+    without_bytes,
+)
 from shardmill.write._row_batches import RowBatches
 
 
@@ -38,6 +47,10 @@ class WrittenColumns:
         #: MDS encodings by column; ``None`` if they are inferred from the first rows.
         self.encodings: dict[str, str] | None = None
         self.cells: dict[str, Cell] = {}
+        #: Columns of which each file within a row has one, by its extension.
+        self.alternatives: frozenset[str] = frozenset()
+        #: By column of files within rows, the members of each extension.
+        self._members: dict[str, dict[str | None, str]] = {}
         #: Columns of rows given as Python objects.
         self.schema: Any = schema
         checked_schema("schema", schema)
@@ -52,6 +65,42 @@ class WrittenColumns:
     def file_schema(self) -> Any:
         """The schema of the files, if it was given."""
         return self.schema if self._format == "parquet" else None
+
+    def stored(self, schema: Any, parts: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
+        """Return the schema and the parts of an Arrow stream as the format stores them."""
+        if self._format not in MEDIA_FORMATS:
+            return schema, parts
+        if self._format == "webdataset":
+            # Columns that are selected have their own names.
+            others = self.names or ()
+        else:
+            others = [name for name, encoding in (self.encodings or {}).items() if encoding not in MEDIA_ENCODINGS]
+        schema, parts, self.alternatives = stored_stream(schema, parts, self._format, others=others)
+        return schema, parts
+
+    def with_members(self, row: dict[str, Any], batches: RowBatches, number: int) -> dict[str, Any]:
+        """Return a row for WebDataset with a member in place of each file within the row.
+
+        Raises:
+            ValueError: If a file has a path, but no bytes.
+        """
+        found = [name for name, value in row.items() if type(value) is dict and is_media(value)]
+        if not found or self.names is not None:
+            return row
+        for name in found:
+            if name not in self._members:
+                self._members[name] = members_of(name, row, is_alone=len(found) == 1)
+                self.alternatives |= frozenset(self._members[name].values())
+        batches.binaries |= self.alternatives
+        stored = {}
+        for name, value in row.items():
+            if name in found:
+                members, content, path = self._members[name], value["bytes"], value["path"]
+                if content is None and path is not None:
+                    raise without_bytes(number, name, path)
+                name, value = members.get(extension_of(content or b"", path), members[None]), content
+            stored[name] = value
+        return stored
 
     def learn(self, values: Mapping[str, Any], batches: RowBatches) -> None:
         """Find the columns whose values Arrow cannot store directly, by the first values of each.
@@ -68,8 +117,11 @@ class WrittenColumns:
             if self._format == "webdataset":
                 cell = webdataset_cell(name)
             else:
-                encoding = encoding_of(next((value for value in values[name] if value is not None), None))
+                first = next((value for value in values[name] if value is not None), None)
+                encoding = encoding_of(first)
                 cell = None if encoding is None else mds_cell(encoding)
+                if is_media(first):
+                    cell, encoding = media_bytes, mds_encoding_of(media_bytes(first), first["path"])
                 if cell is not None:
                     batches.metadata[name] = {"mds.encoding": str(encoding)}
             if cell is not None:

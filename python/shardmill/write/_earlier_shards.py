@@ -5,6 +5,7 @@ MDS, and Parquet with an index, compare with their index; other formats inspect 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,12 @@ class EarlierShards:
                     return int(name) + 1 if name.isdecimal() and len(name) < 19 else 0
         return 0
 
-    def check(self, rows: _native.Writer) -> None:
+    def check(self, rows: _native.Writer, alternatives: Collection[str] = ()) -> None:
         """Compare the columns of the new rows with those of the last shard with rows, once.
 
         Args:
             rows: the native writer of the new rows, which knows their columns once there are some.
+            alternatives: columns of which the existing shards may lack some.
 
         Raises:
             ValueError: If they differ. The message names the columns.
@@ -66,6 +68,12 @@ class EarlierShards:
         if self._is_checked or (schema := rows.schema) is None:
             return
         self._is_checked = True
+        if alternatives:
+            import pyarrow as pa
+
+            known = set(self._opened(self._files).columns)
+            fields = [field for field in pa.schema(schema) if field.name in known or field.name not in alternatives]
+            schema = pa.schema(fields)
         found = self._disagreement(self._last_with_rows(), schema)
         # A column that is null throughout a shard has no member there.
         if found is not None and self._format == "webdataset" and len(self._files) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from shardmill.data._cells import Cell, mds_json
@@ -53,6 +54,8 @@ class RowBatches:
         self.most_columns = len(columns) if is_exact and columns is not None else 0
         #: Metadata of fields, for the schema inferred from the first rows.
         self.metadata: dict[str, dict[str, str]] = {}
+        #: Columns of bytes that the first rows may lack.
+        self.binaries: frozenset[str] = frozenset()
 
     @property
     def selects(self) -> bool:
@@ -87,6 +90,8 @@ class RowBatches:
         for name in self._names(rows):
             values = [row.get(name) for row in rows]
             kinds = set(map(type, values)) - {type(None)}
+            if name in self.binaries:
+                kinds.add(bytes)
             plain = _PLAIN_TYPES.get(kinds.pop()) if len(kinds) == 1 and isinstance(name, str) else None
             if plain is None or (
                 plain == "int64" and not all(value is None or -_INT64 <= value < _INT64 for value in values)
@@ -219,6 +224,8 @@ class RowBatches:
         """See ``array``; the array has several chunks if the values exceed one."""
         arrow = _pyarrow()
         data_type = None if self.schema is None else self.schema.field(name).type
+        if data_type is None and name in self.binaries:
+            data_type = arrow.binary()
         if self._is_mds and self._given is not None:
             values = _with_passed_bytes(values, data_type)
         try:
@@ -272,7 +279,7 @@ class RowBatches:
         schema = self.schema
         if schema is not None:
             return schema.names
-        names = list(dict.fromkeys(name for row in rows for name in row))
+        names = list(dict.fromkeys(chain((name for row in rows for name in row), sorted(self.binaries))))
         if rows and not names:
             raise FormatError(f"the first rows have no columns\nhint: {self._types_hint}")
         return names

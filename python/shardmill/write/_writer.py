@@ -51,7 +51,8 @@ class Writer:
       have no encoding are ignored. Values that MosaicML's writer would change, such as a fraction in an integer column, raise an error.
     * WebDataset has one member per column, with the column name as its extension: binaries and strings unchanged, integers as decimal digits,
       other values as JSON if the column is named ``json`` or ``….json``. A null has no member. The column ``__key__`` names samples; without
-      it, samples are numbered. The columns ``__url__`` and ``__local_path__``, which readers add, are not written.
+      it, samples are numbered. The columns ``__url__`` and ``__local_path__``, which readers add, are not written. A file
+      ``{"bytes": …, "path": …}`` becomes a member with the extension of its path, else the one that its bytes imply.
     * JSONL has one object per row. Binaries and non-finite numbers are rejected.
     * ArrayRecord has one column of strings or binaries without nulls.
 
@@ -258,6 +259,8 @@ class Writer:
                 return
             if type(row) is not dict:
                 row = self._mapping(row)
+            if self._format == "webdataset":
+                row = self._columns.with_members(row, self._batches, self.num_rows)
             if 0 < self._batches.most_columns < len(row):
                 self._batches.check(row, self.num_rows)
             if self._batches.cells and (self._buffer is not None or self._batches.schema is not None):
@@ -400,7 +403,7 @@ class Writer:
     def _write_batch(self, batch: Any) -> None:
         self._flush_rows()
         self._write_columns(batch)
-        self._earlier.check(self._native)
+        self._earlier.check(self._native, self._columns.alternatives)
 
     def _write_columns(self, batch: Any) -> None:
         if not isinstance(batch, Mapping):
@@ -418,6 +421,7 @@ class Writer:
         schema, parts = arrow_stream(data)
         if schema is not None:
             refuse_names(schema)
+            schema, parts = self._columns.stored(schema, parts)
             if self._format != "arrayrecord":
                 self._batches.learn(schema)
         for part in parts:
@@ -475,7 +479,7 @@ class Writer:
             # If it finds nothing, the row must not be lost silently.
             raise FormatError(f"row {self.num_rows} lacks columns of the file: it has {', '.join(map(str, row))}")
         self._native.write_buffer(buffer)
-        self._earlier.check(self._native)
+        self._earlier.check(self._native, self._columns.alternatives)
 
     def _flush_rows(self) -> None:
         if self._first:
@@ -493,4 +497,4 @@ class Writer:
                     self._take(buffer, taken, row)
         if self._buffer is not None and len(self._buffer):
             self._native.write_buffer(self._buffer)
-        self._earlier.check(self._native)
+        self._earlier.check(self._native, self._columns.alternatives)
