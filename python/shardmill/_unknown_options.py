@@ -11,7 +11,10 @@ _Target = TypeVar("_Target", bound=Callable[..., Any])
 #: Options of files, which are set on the data set of a loader.
 _OF_FILES = {
     name: f"use sm.Loader(sm.Dataset(path, {name}=…)): the options of files belong to the data set"
-    for name in ("format", "schema", "partitioning", "pickles", "ignore_zeros", "max_decoded_bytes")
+    for name in (
+        *("format", "schema", "partitioning", "pickles", "ignore_zeros", "max_decoded_bytes"),
+        *("tokenize", "images"),
+    )
 }
 _PROCESSES = "remove it: native threads replace worker processes"
 _ORDER = "use shuffle=True, filter=… or sm.Mixture(…, weights=…) for rows, and rank= and world_size= for ranks"
@@ -62,8 +65,13 @@ LOADER = {
     **dict.fromkeys(("num_replicas", "num_ranks", "num_shards"), "use world_size=…"),
     "num_canonical_nodes": "use lanes=…",
     **dict.fromkeys(
-        ("nulls", "fill_values"), 'use output=sm.Output("torch", nulls=…, fill_values=…): the policy for nulls'
+        ("nulls", "fill_values"),
+        'use output=sm.Output("torch", nulls="fill", fill_values={"column": 0}), or nulls="mask": the policy for nulls',
     ),
+    **{
+        name: f"use output=sm.Output({kind}, {name}=…)"
+        for name, kind in (("pad", '"torch"'), ("pad_value", '"torch"'), ("lists", '"torch"'))
+    },
     "output_format": "use output=…",
     **dict.fromkeys(("on_bad_rows", "max_bad_rows"), "use errors=sm.ErrorPolicy(rows=…, max_rows=…)"),
     "epoch": "call set_epoch(…)",
@@ -155,6 +163,10 @@ MIXTURE = {
     **dict.fromkeys(("probabilities", "proportions", "ratios"), "use weights=…"),
     **dict.fromkeys(("datasets", "streams"), "pass the sources first, by name"),
     "stopping_strategy": "use epoch_rows=…, or repeat=…",
+    **{
+        name: f"set it on the sources: sm.Mixture({{name: sm.Dataset(path, {name}=…)}})"
+        for name in ("tokenize", "images", "filter", "columns", "format", "schema", "errors", "storage_options")
+    },
     "seed": "use sm.Loader(mixture, seed=…)",
 }
 RUNTIME = {

@@ -166,11 +166,16 @@ impl Error {
             Self::Columns(error) => error.hint(),
             Self::Packing(error) => error.hint(),
             Self::Null { is_image: true, .. } | Self::KnownNulls { is_image: true, .. } | Self::MissingNulls { is_image: true, .. } => Some(
-                "Images(on_error=\"null\") fills such images, and a filter such as \"column is not null\" leaves them out; otherwise choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\"",
+                "Images(on_error=\"null\") fills such images, and a filter such as \"column is not null\" leaves them out; otherwise use output=sm.Output(\"torch\", nulls=\"mask\"), or output=\"arrow\"",
             ),
-            Self::Null { .. } | Self::KnownNulls { .. } => Some("choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\""),
+            Self::Null { .. } | Self::KnownNulls { .. } => Some(
+                "use output=sm.Output(\"torch\", nulls=\"mask\"), which adds a boolean column, or sm.Output(\"torch\", nulls=\"fill\", fill_values={\"column\": 0}) with a value for each such column; output=\"arrow\" keeps nulls",
+            ),
             Self::MissingNulls { .. } => Some(
-                "select columns that all files have with columns=, or choose nulls=\"fill\" with fill_values, nulls=\"mask\", or output=\"arrow\"",
+                "select columns that all files have with columns=, or use output=sm.Output(\"torch\", nulls=\"mask\"), sm.Output(\"torch\", nulls=\"fill\", fill_values={\"column\": 0}), or output=\"arrow\"",
+            ),
+            Self::UnknownPath { reason: PathFault::NotAStruct { data_type, .. }, .. } if data_type.is_string() => Some(
+                "if the column holds JSON text, write its fields as columns once: Map(parse) of shardmill.curate, where parse calls json.loads; then filter by the new column",
             ),
             Self::LongList { .. } => Some(crate::columns::LONG_LIST),
             Self::ListLength { .. } => Some(crate::columns::LIST_LENGTH),

@@ -462,22 +462,3 @@ class ReencodeImages:
 
 NativeStage = AspectRatioFilter | SizeFilter | BlurFilter | DamageFilter | ImageToTextRatioFilter | Filter
 Stage = NativeStage | ImageStage | Map | ReencodeImages
-
-
-def stage_options(stages: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
-    """Return the stages for the native driver: a list of options, and the Python objects that they refer to.
-
-    Raises:
-        OptionError: If an object is not a stage.
-    """
-    options: list[dict[str, Any]] = []
-    user_stages: list[Any] = []
-    for stage in stages:
-        if isinstance(stage, NativeStage) or (isinstance(stage, ReencodeImages) and stage._is_native):
-            options.append(stage._options())
-        elif hasattr(stage, "kind") and hasattr(stage, "name"):
-            options.append({"user": {"index": len(user_stages)}})
-            user_stages.append(stage)
-        else:
-            raise OptionError(f"{stage!r} is not a stage\nhint: wrap a function of tables in Map(function)")
-    return options, user_stages

@@ -8,6 +8,7 @@ from typing import Any
 
 from shardmill.data._dataset import Dataset
 from shardmill.errors import CheckpointMismatchError
+from shardmill.load._differences import difference
 from shardmill.load._mixture import Mixture
 from shardmill.load._state import OrderSettings
 
@@ -70,8 +71,7 @@ def check(saved: Any, current: dict[str, Any] | None) -> None:
     for name, value in current.items():
         if saved.get(name) != value:
             raise CheckpointMismatchError(
-                f"the state was saved with a mixture of {name}={saved.get(name)!r}, this loader has {name}={value!r}"
-                + _named(name, saved, current)
+                difference(name, saved.get(name), value, of="a mixture of ") + _named(name, saved, current)
             )
 
 

@@ -11,6 +11,7 @@ from shardmill._warnings import warn_caller
 from shardmill.errors import CheckpointMismatchError
 from shardmill.load._bad_rows import Ledger
 from shardmill.load._checks import MOST_LANES
+from shardmill.load._differences import difference
 
 STATE_VERSION = 1
 
@@ -77,9 +78,7 @@ class OrderSettings:
         for name in (*seed, "shuffle", "shuffle_window_bytes", "lanes", "filter"):
             saved, current = state[name], getattr(self, name)
             if saved != current:
-                raise CheckpointMismatchError(
-                    f"the state was saved with {name}={saved!r}, this loader has {name}={current!r}"
-                )
+                raise CheckpointMismatchError(difference(name, saved, current))
         self._check_tokenize(state.get("tokenize"))
         self._check_images(state.get("images"))
         self._check_packing(state.get("packing"))
@@ -134,9 +133,8 @@ class OrderSettings:
 
     def _check_packing(self, saved: Any) -> None:
         if (saved is None) != (self.packing is None):
-            raise CheckpointMismatchError(
-                f"the state was saved with packing={saved!r}, this loader has packing={self.packing!r}"
-            )
+            sides = ("packing=None", "packing") if saved is None else ("packing", "packing=None")
+            raise CheckpointMismatchError(f"the state was saved with {sides[0]}, this loader has {sides[1]}")
         if self.packing is not None:
             # A state that names no plan has that of an epoch.
             plans = saved.get("plan", "epoch"), self.packing.get("plan", "epoch")
@@ -147,9 +145,7 @@ class OrderSettings:
         for name, current in (self.packing or {}).items():
             # Lengths are compared only after the data is known to be the same.
             if name != "lengths_digest" and saved.get(name) != current:
-                raise CheckpointMismatchError(
-                    f"the state was saved with packing {name}={saved.get(name)!r}, this loader has {name}={current!r}"
-                )
+                raise CheckpointMismatchError(difference(name, saved.get(name), current, of="packing "))
 
     def _changed_file(self, state: dict[str, Any], names: list[str]) -> str:
         saved, current = state["file_digests"], self.file_digests

@@ -44,6 +44,9 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::NotTokens { data_type, .. } if data_type.is_string() => Some(
+                "texts are tokenized first: sm.Loader(sm.Dataset(path, tokenize=sm.Tokenize(\"text\", tokenizer=…)), packing=sm.Packing(\"tokens\", length=…)); any other column of texts is left out with columns=",
+            ),
             Self::NotTokens { .. } => {
                 Some("a pack holds the tokens of several rows, so it has no place for one value per row; leave the column out with columns=")
             }
