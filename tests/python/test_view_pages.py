@@ -5,6 +5,7 @@ import decimal
 import io
 import json
 import os
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -374,6 +375,29 @@ def test_figures_of_a_small_set_are_exact(tmp_path):
     assert (columns["bytes"]["nulls"], columns["bytes"]["lengths"]["high"]) == (1, "9")
     assert (columns["day"]["low"], columns["day"]["high"]) == ("2025-01-01", "2025-01-05")
     assert columns["struct"] == {"name": "struct", "seen": 5, "nulls": 0}
+
+
+def test_figures_of_a_struct_are_followed_by_those_of_its_fields(tmp_path):
+    inner = [{"lang": "en", "score": 1.0}, None, {"lang": "de", "score": None}, {"lang": "en", "score": 3.0}]
+    values = [{"id": 1, "inner": inner[0]}, {"id": 2, "inner": inner[1]}, None, {"id": 4, "inner": inner[3]}]
+    image = [{"bytes": b"x" * row, "path": f"{row}.jpg"} for row in range(4)]
+    with serving(write(tmp_path / "x.parquet", {"meta": values, "image": image, "last": range(4)})) as client:
+        columns = client.get("data/statistics")[1]["columns"]
+        page = client.request(f"/{client.server.token}/view?view=columns")[2].decode()
+    names = ["meta", "meta.id", "meta.inner", "meta.inner.lang", "meta.inner.score"]
+    names += ["image", "image.bytes", "image.path", "last"]
+    assert [column["name"] for column in columns] == names
+    by_name = {column["name"]: column for column in columns}
+    assert {name: by_name[name]["nulls"] for name in names[:5]} == dict(zip(names, [1, 1, 2, 2, 2], strict=False))
+    assert (by_name["meta.id"]["low"], by_name["meta.id"]["high"]) == ("1", "4")
+    assert by_name["meta.inner.lang"]["top"] == [["en", 2]]
+    assert by_name["meta.inner.score"]["type"] == "double"
+    assert by_name["image.bytes"]["lengths"]["high"] == "3"
+    assert by_name["image.path"]["distinct"] == 4
+    assert by_name["last"]["high"] == "3"
+    types = re.findall(r'<h3>([\w.]+)</h3>\s*<p class="type">([^<]+)</p>', page)
+    assert ("meta.inner.score", "double") in types
+    assert ("last", "int64") in types
 
 
 def test_figures_of_a_large_set_are_of_a_sample_that_is_spread_and_said(tmp_path):

@@ -2,6 +2,7 @@
 
 import io
 import json
+from urllib.parse import urlencode
 
 import numpy as np
 import pyarrow as pa
@@ -172,3 +173,35 @@ def test_image_of_a_format_that_is_not_decoded_says_why(tmp_path, kind):
         for decoded in ("", "true"):
             status, answer = client.get("data/image", row=0, path='["image"]', decoded=decoded)
             assert (status, f"{kind} is not supported" in answer["error"]) == (415, True)
+
+
+def test_filter_applies_to_the_rows_that_are_shown_as_pixels(photographs):
+    with serving(photographs, images=sm.Images("image", size=32, flip=0.5)) as client:
+        answers = {
+            show: client.get("data/pixel-rows", filter="label >= 2 and label != 3", show=show)[1]
+            for show in ("kept", "dropped", "both", "all")
+        }
+        assert [row["row"] for row in answers["kept"]["samples"]] == [2, 4]
+        assert [row["row"] for row in answers["dropped"]["samples"]] == [0, 1, 3]
+        both = answers["both"]
+        assert [[row["row"] for row in both[half]] for half in ("samples", "dropped_samples")] == [[2, 4], [0, 1, 3]]
+        assert [row["kept"] for row in answers["all"]["samples"]] == [False, False, True, False, True]
+        assert {(answer["kept"], answer["dropped"]) for answer in answers.values()} == {(2, 3)}
+        assert answers["kept"]["epochs"] == [0, 1, 2, 3]
+        found = client.get("data/pixel-rows", column="label", value="3", show="kept")[1]
+        assert [(row["file"], row["file_row"]) for row in found["samples"]] == [("1.parquet", 1)]
+        status, refused = client.get("data/pixel-rows", filter="nothing > 1")
+        assert (status, "nothing" in refused["error"]) == (400, True)
+
+        def html(**arguments):
+            query = urlencode({"view": "pixels"} | arguments)
+            return client.request(f"/{client.server.token}/view?{query}")[2].decode()
+
+        page = html(filter="label = 4", show="kept")
+        assert "data/pixels?row=4&amp;epoch=0" in page
+        assert "data/pixels?row=0&amp;epoch=0" not in page
+        assert "<b>1</b> of 5 rows kept" in page
+        # Another filter stays on the page of pixels.
+        assert page.count('<input type="hidden" name="view" value="pixels"><input type="hidden" name="start"') == 2
+        assert html(filter="label = 4").count('<section class="half"') == 2
+        assert "No rows here." in html(filter="label > 9", show="kept")

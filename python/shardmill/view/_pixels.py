@@ -14,6 +14,7 @@ from shardmill.data._images import RandomCrop
 from shardmill.errors import Error
 from shardmill.load._nested import Ragged
 from shardmill.view._query import Query, Refused
+from shardmill.view._row_pages import row_page
 from shardmill.view._session import Opened
 
 #: As many as the page offers to show at once.
@@ -24,20 +25,11 @@ _EPOCHS = 4
 
 
 def pixels_page(opened: Opened, query: Query) -> dict[str, Any]:
-    """Return rows ``start`` to ``start + count``, and the epochs whose pixels are shown for each row."""
+    """Return rows, as ``row_page``, and the epochs whose pixels are shown for each row."""
     images = opened.images
-    total = len(opened.dataset)
-    start, count = query.number("start", 0), min(query.number("count", 20), _MOST_ROWS)
     first = query.number("epoch", 0)
     is_random = images.flip > 0 or isinstance(images.fit, RandomCrop)
-    rows: list[dict[str, Any]] = []
-    for number in range(min(start, total), min(start + count, total)):
-        file, file_row = opened.place_of(number)
-        rows.append({"row": number, "file": file, "file_row": file_row})
-    return {
-        "total": total,
-        "rows": total,
-        "samples": rows,
+    return row_page(opened, query, opened.places_of, most=_MOST_ROWS) | {
         "epoch": first,
         # Without a random crop or flip, all epochs look the same.
         "epochs": list(range(first, first + _EPOCHS)) if is_random else [first],

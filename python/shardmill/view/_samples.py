@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from shardmill._native import images as native
@@ -13,6 +14,7 @@ from shardmill.view._cells import Cells, Path, buffer_of, found, text_cell
 from shardmill.view._documents import row_document
 from shardmill.view._pixels import png_of
 from shardmill.view._query import Query, Refused
+from shardmill.view._row_pages import row_page
 from shardmill.view._session import Opened
 from shardmill.view._statistics import holds_bytes
 
@@ -49,36 +51,11 @@ def overview(opened: Opened, query: Query) -> dict[str, Any]:
 
 
 def samples_page(opened: Opened, query: Query) -> dict[str, Any]:
-    """Return rows ``start`` to ``start + count``, after the filter and the search.
-
-    With a condition, ``show`` is ``all``, ``kept``, ``dropped``, or ``both``, which returns a list of each; positions refer to the
-    selected rows.
-    """
-    show = query.text("show") or "all"
-    if show not in ("all", "kept", "dropped", "both"):
-        raise Refused(400, f"show must be all, kept, dropped or both, not {show[:40]!r}")
-    total = len(opened.dataset)
-    start, count = query.number("start", 0), min(query.number("count", 20), _MOST_ROWS)
-    numbers = list(range(min(start, total), min(start + count, total)))
-    condition = query.condition(opened.dataset.schema)
-    if condition is None:
-        return {"rows": total, "samples": _rows(opened, numbers), "total": total}
-    division = opened.division(condition)
-    counts = {"kept": division.kept_count, "dropped": division.dropped_count}
-    answer = {"rows": total} | counts
-    if show == "all":
-        marks = division.is_kept(start, len(numbers))
-        return answer | {"samples": _rows(opened, numbers, marks), "total": total}
-    kept = division.kept(start, count) if show != "dropped" else []
-    dropped = division.dropped(start, count) if show != "kept" else []
-    rows = _rows(opened, [*kept, *dropped], [True] * len(kept) + [False] * len(dropped))
-    if show == "both":
-        halves = {"samples": rows[: len(kept)], "dropped_samples": rows[len(kept) :]}
-        return answer | halves | {"total": max(counts.values())}
-    return answer | {"samples": rows, "total": counts[show]}
+    """Return rows with their cells; see ``row_page``."""
+    return row_page(opened, query, partial(_rows, opened), most=_MOST_ROWS)
 
 
-def _rows(opened: Opened, numbers: Sequence[int], marks: Sequence[bool] = ()) -> list[dict[str, Any]]:
+def _rows(opened: Opened, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Return rows by index, each with its file and its cells."""
     columns = opened.dataset.columns
     # A page of this many cells stays a few megabytes.
@@ -99,8 +76,6 @@ def _rows(opened: Opened, numbers: Sequence[int], marks: Sequence[bool] = ()) ->
         if batch is not None and sum(kept.nbytes for _, kept in recent) + batch.nbytes <= _KEPT_BYTES:
             recent.append((piece, batch))
     opened.recent = recent
-    for row, mark in zip(rows, marks, strict=False):
-        row["kept"] = mark
     return rows
 
 

@@ -191,6 +191,11 @@ class Opened:
         """Return the file of a row and the row in it."""
         return self._rows_shown().place(position)
 
+    def places_of(self, positions: Sequence[int]) -> list[dict[str, Any]]:
+        """Return where rows are."""
+        places = [(position, *self.place_of(position)) for position in positions]
+        return [{"row": position, "file": file, "file_row": row} for position, file, row in places]
+
     def position_of(self, file: str, row: int) -> int | None:
         """Return the position of a row of a file; None if the file's name or a filter does not tell it."""
         return self._rows_shown().position_in(file, row)

@@ -24,6 +24,8 @@ _TIME_S = 8.0
 _BINS = _RUNS
 _TOP = 8
 _CHARACTERS = 160
+#: Fields of a struct, and structs within each other, that are looked into.
+_MOST_FIELDS, _MOST_DEPTH = 100, 4
 
 
 def figures(opened: Opened, query: Query) -> dict[str, Any]:
@@ -47,8 +49,9 @@ def _figures(opened: Opened) -> dict[str, Any]:
         "rows": total,
         "sampled": sum(batch.num_rows for batch in batches),
         "columns": [
-            {"name": field.name} | _column(pa.chunked_array(samples.get(field.name, []), field.type))
+            column
             for field in schema
+            for column in _columns(field.name, field, pa.chunked_array(samples.get(field.name, []), field.type))
         ],
     }
 
@@ -75,6 +78,21 @@ def holds_bytes(data_type: Any) -> bool:
     if data_type.num_fields:
         return any(holds_bytes(data_type.field(at).type) for at in range(data_type.num_fields))
     return "binary" in str(data_type)
+
+
+def _columns(name: str, field: Any, values: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the figures of a column, and after a struct those of its fields, by their paths and with their types."""
+    import pyarrow.compute as pc
+    import pyarrow.types as types
+
+    declared = {"type": str(field.type), "nullable": field.nullable} if depth else {}
+    yield {"name": name} | declared | _column(values)
+    if not types.is_struct(field.type) or depth == _MOST_DEPTH:
+        return
+    for at in range(min(field.type.num_fields, _MOST_FIELDS)):
+        part = field.type.field(at)
+        # A null of the struct is a null of its fields.
+        yield from _columns(f"{name}.{part.name}", part, pc.struct_field(values, [at]), depth + 1)
 
 
 def _column(values: Any) -> dict[str, Any]:

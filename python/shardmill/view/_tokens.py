@@ -8,6 +8,7 @@ from typing import Any
 from shardmill.errors import Error
 from shardmill.view._pack_page import whole_document
 from shardmill.view._query import Query, Refused
+from shardmill.view._row_pages import row_page
 from shardmill.view._session import Opened
 
 #: Tokens of a row that a page shows, of all rows of a page, and of a row that is asked for alone.
@@ -18,19 +19,17 @@ _MOST_ALONE = 100_000
 
 
 def tokens_page(opened: Opened, query: Query) -> dict[str, Any]:
-    """Return the tokens of rows ``start`` to ``start + count``, each with its file and its cell.
+    """Return the tokens of rows, as ``row_page``, each with its file and its cell.
 
     A row whose tokens cannot be computed has ``error`` in place of ``cell``.
     """
-    total = len(opened.dataset)
-    start, count = query.number("start", 0), min(query.number("count", 20), _MOST_ROWS)
-    numbers = range(min(start, total), min(start + count, total))
-    most = min(_MOST_OF_ROW, _MOST_OF_PAGE // max(len(numbers), 1))
-    rows: list[dict[str, Any]] = []
-    for number, shown in zip(numbers, _cells(opened, numbers, most), strict=True):
-        file, file_row = opened.place_of(number)
-        rows.append({"row": number, "file": file, "file_row": file_row} | shown)
-    return {"rows": total, "total": total, "samples": rows}
+
+    def rows_of(numbers: Sequence[int]) -> list[dict[str, Any]]:
+        most = min(_MOST_OF_ROW, _MOST_OF_PAGE // max(len(numbers), 1))
+        cells = _cells(opened, numbers, most)
+        return [place | shown for place, shown in zip(opened.places_of(numbers), cells, strict=True)]
+
+    return row_page(opened, query, rows_of, most=_MOST_ROWS)
 
 
 def whole_tokens(opened: Opened, query: Query) -> dict[str, Any]:
