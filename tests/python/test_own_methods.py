@@ -165,3 +165,39 @@ def test_data_set_in_place_of_a_path_says_where_it_belongs(path: str) -> None:
     for given in (dataset, [dataset, dataset], sm.Loader(dataset, output="numpy")):
         with pytest.raises(sm.OptionError, match=r"pass the data set to sm\.Loader, or several to sm\.Mixture"):
             sm.Dataset(given)  # pyright: ignore[reportArgumentType]
+
+
+def test_stages_that_are_not_complete_say_what_they_lack() -> None:
+    from shardmill.curate import AspectRatioFilter, ImageStage, ParquetSink, Pipeline, WebDatasetSource
+
+    class Judge(ImageStage):
+        def keep_images(self, images: Any, texts: Any) -> list[bool]:
+            return [True] * len(images)
+
+    class Named(Judge):
+        name = "named"
+
+    class Wide(AspectRatioFilter):
+        def keep_images(self, images: Any, texts: Any) -> list[bool]:
+            return [False] * len(images)
+
+    class Other:
+        def keep_images(self, images: Any, texts: Any) -> list[bool]:
+            return [True] * len(images)
+
+    cases = {
+        Judge(): 'Judge has no name\nhint: set it in the class: name = "my_filter"',
+        Named(): "Named has no drop_invalid_rows\nhint: set it in the class: drop_invalid_rows = True",
+        Wide(min=1.0, max=2.0): "so Wide.keep_images would have no effect\nhint: derive the class from ImageStage",
+        AspectRatioFilter: "AspectRatioFilter is a class, not a stage\nhint: create one: AspectRatioFilter(…)",
+        Other(): "is not a stage\nhint: derive its class from ImageStage",
+        len: "is not a stage\nhint: wrap a function of tables in Map(function)",
+    }
+    wrong = []
+    for stage, expected in cases.items():
+        text = outcome(
+            lambda stage=stage: Pipeline(source=WebDatasetSource("in"), stages=[stage], sink=ParquetSink("o")).run()
+        )
+        if expected not in text:
+            wrong.append((stage, text))
+    assert wrong == []

@@ -8,7 +8,7 @@ be thread-safe. On Ray they are sent to the workers with cloudpickle.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal

@@ -17,11 +17,11 @@ from shardmill._progress import Progress
 from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
 from shardmill._unknown_options import PIPELINE, explains
-from shardmill.curate._stages import stage_options
 from shardmill.curate._placement import refuse_inside_input
 from shardmill.curate._report import Report
 from shardmill.curate._sinks import Sink
 from shardmill.curate._sources import Source
+from shardmill.curate._stages import stage_options
 from shardmill.data._left_out import warn_of_left_out
 from shardmill.errors import OptionError
 from shardmill.storage._configure import configure_all

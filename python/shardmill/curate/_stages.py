@@ -19,30 +19,32 @@ def stage_options(stages: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any
     options: list[dict[str, Any]] = []
     user_stages: list[Any] = []
     for stage in stages:
-        _check_stage(stage)
         if isinstance(stage, NativeStage) or (isinstance(stage, ReencodeImages) and stage._is_native):
+            _refuse_own_verdicts(stage)
             options.append(stage._options())
         else:
+            _check_user_stage(stage)
             options.append({"user": {"index": len(user_stages)}})
             user_stages.append(stage)
     return options, user_stages
 
 
-def _check_stage(stage: Any) -> None:
+def _refuse_own_verdicts(stage: Any) -> None:
+    if method := own_method(stage, ["keep_images", "map_table", "map_rows", "__call__"]):
+        raise OptionError(
+            f"{type(stage).__name__} runs in native code, so {method} would have no effect"
+            "\nhint: derive the class from ImageStage, or use Map"
+        )
+
+
+def _check_user_stage(stage: Any) -> None:
     if isinstance(stage, type):
         raise OptionError(f"{stage.__name__} is a class, not a stage\nhint: create one: {stage.__name__}(…)")
-    kind = type(stage).__name__
-    is_native = isinstance(stage, NativeStage | ReencodeImages)
-    if is_native and (method := own_method(stage, ["keep_images", "map_table", "__call__"])):
-        raise OptionError(
-            f"{kind} is a filter of native code, so {method} would have no effect\nhint: derive the class from ImageStage"
-        )
     if isinstance(stage, ImageStage):
         for name, example in (("name", '"my_filter"'), ("drop_invalid_rows", "True")):
             if not hasattr(stage, name):
-                raise OptionError(f"{kind} has no {name}\nhint: set it in the class: {name} = {example}")
-    if not hasattr(stage, "kind") or not hasattr(stage, "name"):
-        hint = "derive the class of a filter of images from ImageStage"
-        if callable(stage):
-            hint = "wrap a function of tables in Map(function)"
+                raise OptionError(f"{type(stage).__name__} has no {name}\nhint: set it in the class: {name} = {example}")
+    elif not hasattr(stage, "kind") or not hasattr(stage, "name"):
+        is_function = callable(stage) and not hasattr(stage, "keep_images")
+        hint = "wrap a function of tables in Map(function)" if is_function else "derive its class from ImageStage"
         raise OptionError(f"{stage!r} is not a stage\nhint: {hint}")
