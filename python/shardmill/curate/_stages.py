@@ -43,7 +43,9 @@ def _check_user_stage(stage: Any) -> None:
     if isinstance(stage, ImageStage):
         for name, example in (("name", '"my_filter"'), ("drop_invalid_rows", "True")):
             if not hasattr(stage, name):
-                raise OptionError(f"{type(stage).__name__} has no {name}\nhint: set it in the class: {name} = {example}")
+                raise OptionError(
+                    f"{type(stage).__name__} has no {name}\nhint: set it in the class: {name} = {example}"
+                )
     elif not hasattr(stage, "kind") or not hasattr(stage, "name"):
         is_function = callable(stage) and not hasattr(stage, "keep_images")
         hint = "wrap a function of tables in Map(function)" if is_function else "derive its class from ImageStage"

@@ -56,12 +56,14 @@ class LoaderIteration:
     def steps(self, n: int) -> Iterator[Any]:
         """Iterate over the next ``n`` batches, and continue into the following epochs. For a training loop with a fixed number of steps.
 
-        The first batch is the one after the last that was returned, or that batch itself if its pass was left after it. Every batch
-        that ``steps`` returns counts: after a loop that was left early, the next call continues at the next batch, and so does a pass
-        over the loader. ``state_dict`` returns the position after the last batch at any time. The length of the iterator is the number
-        of batches that are left.
+        The first batch is the one after the last that was returned, or that batch itself if its
+        pass was left after it. Every batch that ``steps`` returns counts: after a loop that was
+        left early, the next call continues at the next batch, and so does a pass over the loader.
+        ``state_dict`` returns the position after the last batch at any time. The length of the
+        iterator is the number of batches that are left.
 
-        All ranks take the same steps. With ``tail="uneven"``, a rank may have no batch in the last step of an epoch.
+        All ranks take the same steps. With ``tail="uneven"``, a rank may have no batch in the last
+        step of an epoch.
 
         Args:
             n: number of batches.
@@ -159,8 +161,8 @@ class LoaderIteration:
     ) -> Iterator[Any]:
         """Iterate over one batch in ``stride``: batches ``first``, ``first + stride``, … of those after ``consumed`` in an epoch.
 
-        For processes that share the batches of a rank. The position of the loader does not change. The limit of bad rows counts
-        those of this share.
+        For processes that share the batches of a rank. The position of the loader does not change.
+        The limit of bad rows counts those of this share.
         """
         counters, start = self._counters, consumed + first * self._batch_size * self._world_size
         with counters.planning():

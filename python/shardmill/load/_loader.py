@@ -57,11 +57,12 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration, Arr
     ``batch_size * world_size``. It does not depend on ranks, threads or earlier passes. A state saved on eight ranks therefore continues
     on four with the same batches.
 
-    Iterating to the end moves to the next epoch. After ``break``, the next pass repeats the epoch, with a warning. To train for a
-    number of steps, iterate over ``loader.steps(n)``, which continues at the next batch and into the following epochs. In an epoch
-    into which a state was loaded, each pass continues after the last batch that was returned. A pass that is left after a single
-    batch, such as ``next(iter(loader))``, is a peek: the next one begins with the same batch. Only the newest iterator is valid;
-    continuing an older one raises a ``RuntimeError``.
+    Iterating to the end moves to the next epoch. After ``break``, the next pass repeats the epoch,
+    with a warning. To train for a number of steps, iterate over ``loader.steps(n)``, which
+    continues at the next batch and into the following epochs. In an epoch into which a state was
+    loaded, each pass continues after the last batch that was returned. A pass that is left after a
+    single batch, such as ``next(iter(loader))``, is a peek: the next one begins with the same
+    batch. Only the newest iterator is valid; continuing an older one raises a ``RuntimeError``.
 
     A loader without ``transform`` is also an Arrow stream, ``__arrow_c_stream__``, of the rows of the next pass. The stream has a position of
     its own: it neither moves that of the loader nor ends an iterator. ``output`` does not apply to it.

@@ -79,9 +79,10 @@ class LoaderPosition:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the next pass after the last batch recorded in ``state``, on any number of ranks and threads.
 
-        Later passes of this epoch continue, too, after the last batch that was returned. As in any epoch, a pass that is left after a single
-        batch, such as ``next(iter(loader))``, moves nothing: the next pass begins with that batch. If the state is rejected or cannot be
-        loaded, the loader is unchanged.
+        Later passes of this epoch continue, too, after the last batch that was returned. As in any
+        epoch, a pass that is left after a single batch, such as ``next(iter(loader))``, moves
+        nothing: the next pass begins with that batch. If the state is rejected or cannot be loaded,
+        the loader is unchanged.
 
         Args:
             state: what ``state_dict`` returned, also after a round trip through JSON.

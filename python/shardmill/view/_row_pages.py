@@ -16,8 +16,8 @@ def row_page(
 ) -> dict[str, Any]:
     """Return rows ``start`` to ``start + count``, after the filter and the search.
 
-    With a condition, ``show`` is ``all``, ``kept``, ``dropped``, or ``both``, which returns a list of each;
-    positions refer to the selected rows, and each row has ``kept``.
+    With a condition, ``show`` is ``all``, ``kept``, ``dropped``, or ``both``, which returns a list
+    of each; positions refer to the selected rows, and each row has ``kept``.
 
     Args:
         opened: the data set.
