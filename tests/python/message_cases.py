@@ -30,10 +30,21 @@ from message_situations import (
     iterated_after_a_newer_one,
     job,
     second_job_of_a_checkpoint,
+    subclass,
     written_after_close,
 )
 from shardmill.cli._commands import run
-from shardmill.curate import Filter, Map, ParquetSink, Pipeline, TableSource, WebDatasetSource, inspect, verify
+from shardmill.curate import (
+    Filter,
+    ImageStage,
+    Map,
+    ParquetSink,
+    Pipeline,
+    TableSource,
+    WebDatasetSource,
+    inspect,
+    verify,
+)
 from shardmill.resume import Checkpoint, IdIndex
 
 SNAPSHOT = Path(__file__).with_name("messages.txt")
@@ -355,6 +366,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "source that is a path": lambda: Pipeline(source="in", sink=ParquetSink("new")),  # pyright: ignore[reportArgumentType]
     "sink that is a path": lambda: Pipeline(source=TableSource("in"), sink="new"),  # pyright: ignore[reportArgumentType]
     "stage that is a function": lambda: job(failing),
+    "stage that is a class": lambda: job(Filter),
+    "stage without a name": lambda: job(ImageStage()),
     "stages that are one stage": lambda: Pipeline(
         source=TableSource("in"), sink=ParquetSink("new"), stages=Map(failing)
     ),  # pyright: ignore[reportArgumentType]
@@ -409,6 +422,19 @@ CASES: dict[str, Callable[[], Any]] = {
     "PyTorch is missing": lambda: without("torch", lambda: list(sm.Loader(P, rank=0, world_size=1))),
     # Names of other libraries.
     "epochs of a loader": lambda: sm.Loader(P, epochs=3),  # pyright: ignore[reportCallIssue]
+    "images of a loader": lambda: sm.Loader(P, images=sm.Images("s", size=8)),  # pyright: ignore[reportCallIssue]
+    "tokenize of a loader": lambda: sm.Loader(P, tokenize=None),  # pyright: ignore[reportCallIssue]
+    "filter of a mixture": lambda: sm.Mixture([P], filter="x > 1"),  # pyright: ignore[reportCallIssue]
+    "steps of a loader as an option": lambda: sm.Loader(P, max_steps=3),  # pyright: ignore[reportCallIssue]
+    "nulls of a loader": lambda: sm.Loader(P, nulls="fill"),  # pyright: ignore[reportCallIssue]
+    "collate_fn of a loader": lambda: sm.Loader(P, collate_fn=list),  # pyright: ignore[reportCallIssue]
+    "steps without rows": lambda: sm.Loader("empty", rank=0, world_size=1, output="numpy").steps(3),
+    "steps of which each is dropped": lambda: sm.Loader(
+        P, rank=0, world_size=1, output="numpy", batch_size=99, tail="drop"
+    ).steps(3),
+    "subclass that changes rows": lambda: sm.Loader(subclass()(P)),
+    "texts that are packed": lambda: sm.Loader(P, packing=sm.Packing("s", length=4), rank=0, world_size=1),
+    "field of a text": lambda: sm.Dataset(P, filter="s.en > 0.5"),
     "map of a data set": lambda: sm.Dataset(P).map,  # pyright: ignore[reportAttributeAccessIssue]
     "shuffle of a data set": lambda: sm.Dataset(P).shuffle,  # pyright: ignore[reportAttributeAccessIssue]
     "attribute that is unknown": lambda: sm.Dataset(P).schemas,  # pyright: ignore[reportAttributeAccessIssue]

@@ -17,6 +17,16 @@ def job(*stages: Any, source: Any = None, run: Any = None, **options: Any) -> No
     Pipeline(source=source or TableSource("in"), stages=stages, sink=sink, **options).run(progress=False, **run or {})
 
 
+def subclass() -> Any:
+    """A data set with rows of its own."""
+
+    class Changed(sm.Dataset):
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            return {**super().__getitem__(index), "x": -1}
+
+    return Changed
+
+
 def second_job_of_a_checkpoint() -> None:
     """A job that starts while another one with the same checkpoint runs."""
     raised: list[BaseException] = []

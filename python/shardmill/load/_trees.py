@@ -16,8 +16,9 @@ _registered: set[str] = set()
 
 def register() -> None:
     """Register the classes of batches with each of these libraries that is imported."""
-    for name, of_library in (("torch", _of_torch), ("jax", _of_jax)):
-        if name in sys.modules and name not in _registered:
+    for name, part, of_library in (("torch", "utils", _of_torch), ("jax", "tree_util", _of_jax)):
+        # A module that is being imported, or stands for one that is missing, has no parts.
+        if name not in _registered and hasattr(sys.modules.get(name), part):
             _registered.add(name)
             of_library()
 
