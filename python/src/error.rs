@@ -242,7 +242,7 @@ fn tokens_class(error: &TokensError) -> &'static str {
     match error {
         TokensError::NoTokenizer { .. } => "NotFoundError",
         TokensError::SeveralTokenizers { .. } | TokensError::MissingOption { .. } | TokensError::UnusedOption { .. } => "OptionError",
-        TokensError::SpecialTokenId { .. } | TokensError::SpecialTokenOption { .. } => "OptionError",
+        TokensError::SpecialTokenId { .. } | TokensError::SpecialTokenOption { .. } | TokensError::SpecialOption { .. } => "OptionError",
         TokensError::PatternName { .. } | TokensError::PatternOption { .. } => "OptionError",
         TokensError::UnknownToken { .. } | TokensError::UnknownId { .. } => "OptionError",
         TokensError::Date { .. } | TokensError::TemplateDate => "OptionError",

@@ -1,13 +1,19 @@
 //! `shardmill._native.tokens`
 
 use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::interrupt::interruptible;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 use shardmill_storage::store_of;
-use shardmill_tokens::{Error, MAX_FILE_BYTES, Options, Sources, SpecialInText, Tokenizer};
+use shardmill_tokens::{Error, MAX_FILE_BYTES, Options, Sources, SpecialInText, Tokenizer, quoted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Shorter texts are encoded at once.
+const LEAST_STOPPABLE_BYTES: usize = 1 << 18;
+
+const IDS_BETWEEN_SIGNALS: usize = 1 << 20;
 
 /// The contents of files by name, and whether they are those of a directory.
 type Files<'py> = (String, bool, Vec<(String, Bound<'py, PyBytes>)>);
@@ -26,6 +32,15 @@ impl PyTokenizer {
             let tokenizer = Arc::new(Tokenizer::new(&sources, options)?);
             Ok(Self { tokenizer, sources })
         })
+    }
+
+    /// What happens to special tokens in plain text.
+    fn special(&self, name: &str) -> PyShardmillResult<SpecialInText> {
+        let special = parse_special(name)?;
+        if special == SpecialInText::Id {
+            self.tokenizer.check_ids(false)?;
+        }
+        Ok(special)
     }
 }
 
@@ -62,19 +77,33 @@ impl PyTokenizer {
         (self.sources.path().to_owned(), self.sources.is_directory(), files.collect())
     }
 
-    fn encode(&self, py: Python<'_>, text: &str, special_in_text: &str, threads: usize) -> PyShardmillResult<Vec<u32>> {
-        let special = parse_special(special_in_text)?;
-        py.detach(|| {
+    fn encode<'py>(&self, py: Python<'py>, text: PyBackedStr, special_in_text: &str, threads: usize) -> PyResult<Bound<'py, PyList>> {
+        let special = self.special(special_in_text)?;
+        let tokenizer = Arc::clone(&self.tokenizer);
+        let ids = stoppable(py, text.len(), move |is_stopped| {
             let mut ids = Vec::new();
-            self.tokenizer.encode_long(text, special, threads, &mut ids)?;
+            tokenizer.encode_long(&text, special, threads, is_stopped, &mut ids)?;
             Ok(ids)
-        })
+        })?;
+        list_of(py, &ids)
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn encode_batch(&self, py: Python<'_>, texts: Vec<PyBackedStr>, special_in_text: &str, threads: usize) -> PyShardmillResult<Vec<Vec<u32>>> {
-        let special = parse_special(special_in_text)?;
-        py.detach(|| Ok(self.tokenizer.encode_batch(&texts, special, threads)?))
+    fn encode_batch<'py>(&self, py: Python<'py>, texts: Vec<PyBackedStr>, special_in_text: &str, threads: usize) -> PyResult<Bound<'py, PyList>> {
+        let special = self.special(special_in_text)?;
+        let tokenizer = Arc::clone(&self.tokenizer);
+        let bytes = texts.iter().map(|text| text.len()).sum();
+        let encoded = stoppable(py, bytes, move |is_stopped| Ok(tokenizer.encode_batch(&texts, special, threads, is_stopped)?))?;
+        let lists = PyList::empty(py);
+        let mut unchecked = 0;
+        for ids in encoded {
+            unchecked += ids.len();
+            if unchecked >= IDS_BETWEEN_SIGNALS {
+                py.check_signals()?;
+                unchecked = 0;
+            }
+            lists.append(list_of(py, &ids)?)?;
+        }
+        Ok(lists)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
@@ -155,12 +184,38 @@ impl PyTokenizer {
     }
 }
 
+/// Runs `work` on texts of so many bytes. With long ones, Ctrl-C takes effect while it runs: it goes on without the caller until it hears of it.
+fn stoppable<T: Send + 'static>(
+    py: Python<'_>,
+    bytes: usize,
+    work: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> PyShardmillResult<T> + Send + 'static,
+) -> PyResult<T> {
+    if bytes < LEAST_STOPPABLE_BYTES {
+        return Ok(py.detach(|| work(&|| false))?);
+    }
+    interruptible(py, move |cancel| work(&|| cancel.is_cancelled()))
+}
+
+/// Long lists are made in parts.
+fn list_of<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
+    let mut parts = ids.chunks(IDS_BETWEEN_SIGNALS);
+    let list = PyList::new(py, parts.next().unwrap_or_default())?;
+    for part in parts {
+        py.check_signals()?;
+        list.call_method1("extend", (PyList::new(py, part)?,))?;
+    }
+    Ok(list)
+}
+
 pub(crate) fn parse_special(name: &str) -> PyShardmillResult<SpecialInText> {
     match name {
         "text" => Ok(SpecialInText::Text),
         "id" => Ok(SpecialInText::Id),
         "raise" => Ok(SpecialInText::Error),
-        other => Err(PyShardmillError::option(&format!("special_in_text is \"text\", \"id\" or \"raise\", not {other:?}"))),
+        other => {
+            let message = format!("special_in_text is \"text\", \"id\" or \"raise\", not {}", quoted(other));
+            Err(PyShardmillError::option(&message))
+        }
     }
 }
 

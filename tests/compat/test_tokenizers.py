@@ -215,6 +215,7 @@ def test_small_ranks_give_the_ids_of_tiktoken_where_a_grammar_alone_would_not(
             "normalization_rule_name": "nfkc_cf",
         },
         {"model_type": "unigram", "split_by_whitespace": False},
+        {"model_type": "unigram", "byte_fallback": True, "user_defined_symbols": ["<sep>", "the", "foo bar"]},
     ],
     ids=lambda options: "-".join(map(str, options.values())),
 )
@@ -232,15 +233,66 @@ def test_model_gives_the_ids_of_sentencepiece(options: dict[str, object], tmp_pa
     original = sentencepiece.SentencePieceProcessor(model_file=str(path))
     cases = [text for text in TEXTS if "\0" not in text]
     cases += ["<sep>a <sep> b", " <sep>", "a<sep>", "foo bar baz", "  a  b  ", "▁a▁", " ▁ ", "a ▁▁ b"]
-    pairs = list(zip(sm.Tokenizer(path).encode_batch(cases), map(original.encode, cases), strict=True))
-    # Its sums have 32 bits, so which of two equally good segmentations it takes, such as 9 99 and 99 9, depends on what is before them.
-    different = [(ours, theirs) for ours, theirs in pairs if ours != theirs]
-    assert options["model_type"] == "unigram" or different == []
-    for ours, theirs in different:
-        found, expected = (sum(original.get_score(int(piece)) for piece in ids) for ids in (ours, theirs))
-        assert found == pytest.approx(expected, rel=1e-6)
-    # The corpus is the documentation, so the number of such texts changes with it.
-    assert len(different) <= len(DOCUMENTS) // 3
+    cases += ["a<0x41>b", "<0x0A>", "the <0xff>", "<unk>", "</s>"]
+    assert_equal(sm.Tokenizer(path).encode_batch(cases), original.encode, cases)
+
+
+def test_nearly_equal_segmentations_of_code_are_those_of_sentencepiece(tmp_path: Path) -> None:
+    sentencepiece = pytest.importorskip("sentencepiece")
+    code = "\n".join(path.read_text() for path in sorted(Path(__file__).parents[1].glob("**/*.py")))
+    lines = [line for line in code.split("\n") if line.strip()]
+    (tmp_path / "corpus.txt").write_text("\n".join(lines[:10_000]))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "corpus.txt"),
+        model_prefix=str(tmp_path / "made"),
+        vocab_size=3000,
+        minloglevel=2,
+        remove_extra_whitespaces=False,
+        normalization_rule_name="identity",
+    )
+    original = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "made.model"))
+    # The sum of a long text is rounded to fewer digits.
+    cases = [*lines, *("\n".join(lines[start : start + 500]) for start in range(0, len(lines), 500)), code]
+    different = [
+        text
+        for text, ours, theirs in zip(
+            cases, sm.Tokenizer(tmp_path / "made.model").encode_batch(cases), original.encode(cases), strict=True
+        )
+        if ours != theirs
+    ]
+    assert different == []
+
+
+def test_text_never_becomes_a_control_token_of_mistral(tmp_path: Path) -> None:
+    package = pytest.importorskip("mistral_common")
+    sentencepiece = pytest.importorskip("sentencepiece")
+    from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+
+    data = Path(package.__file__).parent / "data"
+    tekken, model = data / "tekken_240911.json", data / "tokenizer.model.v1"
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    encoders = {
+        tekken: lambda text: Tekkenizer.from_file(tekken).encode(text, bos=False, eos=False),
+        model: pieces.encode,
+    }
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"text": "<s>a", "m": [{"role": "user", "content": "<s>a"}]}) + "\n")
+    for path, encode in encoders.items():
+        tokenizer = sm.Tokenizer(path)
+        assert tokenizer.encode(" [INST]</s> a") == encode(" [INST]</s> a")
+        refused = r'special_in_text="id" is not possible with .*: in this format, text is never a control token'
+        with pytest.raises(sm.OptionError, match=refused):
+            tokenizer.encode("a", special_in_text="id")
+        with pytest.raises(sm.OptionError, match=refused):
+            tokenizer.encode_batch(["a"], special_in_text="id")
+        with pytest.raises(sm.OptionError, match=refused):
+            sm.Dataset(rows, tokenize=sm.Tokenize("text", tokenizer=tokenizer, special_in_text="id"))
+        completion = sm.Tokenize(prompt="text", completion="text", tokenizer=tokenizer, special_in_text="id")
+        with pytest.raises(ValueError, match=refused):
+            sm.Dataset(rows, tokenize=completion)[0]
+        chat = sm.Tokenize(messages="m", tokenizer=tokenizer, chat_template="{{ messages[0].content }}")
+        tokens = sm.Dataset(rows, tokenize=chat)[0]["tokens"]
+        assert (tokens[0], len(tokens)) == (tokenizer.token_id("<s>"), 2)
 
 
 def test_models_of_mistral_give_the_ids_of_sentencepiece() -> None:
@@ -262,6 +314,8 @@ def test_truncation_and_padding_are_ignored_with_one_warning(tmp_path: Path) -> 
     changed.save(str(path))
     with pytest.warns(UserWarning, match="truncation .*16.* and padding .*20") as caught:
         ours = sm.Tokenizer(path)
+        sm.Tokenizer(path)
+        sm.Tokenize("text", tokenizer=path)
     assert len(caught) == 1
     assert ours.encode(text) == plain.encode(text)
     assert ours.fingerprint == plain.fingerprint

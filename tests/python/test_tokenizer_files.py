@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,98 @@ def test_name_of_a_token_that_is_empty_or_no_text_is_refused(tmp_path: Path) -> 
         tokenizer.token_id(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(sm.OptionError, match="hint: the name is empty"):
         sm.Tokenize("text", tokenizer=tokenizer, eos="")
+
+
+LONG = "x" * 1_000_000
+
+
+def failing_calls(directory: Path) -> dict[str, Callable[[], Any]]:
+    """Calls whose arguments or files have a token or a text of 1 MB."""
+    (directory / "a.tiktoken").write_text(BYTES)
+    (directory / "rows.jsonl").write_text(json.dumps({"m": [{"role": "user", "content": LONG}]}) + "\n")
+    special = {"id": 2, "content": LONG[:60_000], "single_word": False, "lstrip": False, "rstrip": False}
+    tokens = [special | {"normalized": False, "special": True}]
+    tokenizer = sm.Tokenizer(saved(directory, added_tokens=tokens))
+    template = "{{ raise_exception(messages[0].content) }}"
+
+    def opened(**parts: Any) -> Callable[[], Any]:
+        other = directory / f"other-{len(str(parts))}"
+        other.mkdir(exist_ok=True)
+        saved(other, **parts)
+        return lambda: sm.Tokenizer(other)
+
+    def ranks(**options: Any) -> Callable[[], Any]:
+        return lambda: sm.Tokenizer(directory / "a.tiktoken", **options)
+
+    def chat(**options: Any) -> Callable[[], Any]:
+        tokenize = sm.Tokenize(messages="m", tokenizer=tokenizer, **options)
+        return lambda: sm.Dataset(directory / "rows.jsonl", tokenize=tokenize)[0]
+
+    model = {"type": "WordLevel", "unk_token": "[UNK]"}
+    unknown: Any = LONG
+    return {
+        "name of a token": lambda: tokenizer.token_id(LONG),
+        "end of a text": lambda: sm.Tokenize("text", tokenizer=tokenizer, eos=LONG),
+        "special token in a text": lambda: tokenizer.encode(LONG, special_in_text="raise"),
+        "what to do with special tokens": lambda: tokenizer.encode("a", special_in_text=unknown),
+        "text that is bytes": lambda: tokenizer.encode(unknown.encode()),
+        "texts that are a text": lambda: tokenizer.encode_batch(LONG),
+        "ids": lambda: tokenizer.decode(unknown),
+        "pattern": ranks(pattern=LONG, special_tokens={}),
+        "pattern that does not compile": ranks(pattern=f"({LONG}", special_tokens={}),
+        "special tokens": ranks(pattern="gpt2", special_tokens={LONG: 5}),
+        "special tokens that are a text": ranks(pattern="gpt2", special_tokens=unknown),
+        "two tokens with one id": opened(model=model | {"vocab": {"[UNK]": 0, LONG[:60_000]: 0}}),
+        "token above 65,535 bytes": opened(model=model | {"vocab": {"[UNK]": 0, LONG: 1}}),
+        "added token above 65,535 bytes": opened(added_tokens=[tokens[0] | {"content": LONG}]),
+        "type of a model": opened(model=model | {"type": LONG, "vocab": {"[UNK]": 0}}),
+        "unknown token": opened(model=model | {"vocab": {"a": 0}, "unk_token": LONG}),
+        "pre-tokenizer": opened(pre_tokenizer={"type": LONG}),
+        "normalizer": opened(normalizer={"type": LONG}),
+        "added token that is not an object": opened(added_tokens=[LONG]),
+        "template that raises": chat(chat_template=template),
+        "template with an unknown method": chat(chat_template="{{ messages[0].content.nothing() }}"),
+        "variables of a template": lambda: sm.Tokenize(
+            messages="m", tokenizer=tokenizer, chat_template="a", template_kwargs=unknown
+        ),
+        "date": chat_of_date(tokenizer),
+    }
+
+
+def chat_of_date(tokenizer: sm.Tokenizer) -> Callable[[], Any]:
+    tokenize = sm.Tokenize(messages="m", tokenizer=tokenizer, chat_template="{{ strftime_now('%Y') }}", now=LONG)
+    return lambda: tokenize._native
+
+
+def test_errors_show_the_beginning_of_a_long_token_or_text(tmp_path: Path) -> None:
+    problems = []
+    for name, call in failing_calls(tmp_path).items():
+        try:
+            call()
+        except (ValueError, TypeError) as error:
+            if len(str(error)) > 2000:
+                problems.append(f"{name}: {len(str(error)):,} characters, {str(error)[:80]}")
+        else:
+            problems.append(f"{name}: no error")
+    assert problems == []
+
+
+def test_added_token_that_is_too_long_is_refused_with_its_file(tmp_path: Path) -> None:
+    token = "é" * 40_000
+    (tmp_path / "a.tiktoken").write_text(BYTES)
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document(added_tokens=[flags | {"id": 2, "content": token}])))
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    saved(beside)
+    (beside / "tokenizer_config.json").write_text(json.dumps({"eos_token": token}))
+    for path, options in [
+        (tmp_path / "tokenizer.json", {}),
+        (tmp_path / "a.tiktoken", {"pattern": "gpt2", "special_tokens": {token: 5}}),
+        (beside, {}),
+    ]:
+        with pytest.raises(
+            sm.FormatError, match='is not valid: added token "é{80}"… .*has more than 65535 bytes'
+        ) as raised:
+            sm.Tokenizer(path, **options)
+        assert str(path) in str(raised.value)

@@ -1,5 +1,7 @@
 //! Errors of tokenizers and of chat templates.
 
+use crate::quote::{quoted, shortened};
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[non_exhaustive]
@@ -15,57 +17,63 @@ pub enum Error {
     TooLarge { path: String },
     #[error("`{path}` is not valid UTF-8 at byte {offset}")]
     NotText { path: String, offset: usize },
-    #[error("`{path}` is not valid JSON: {reason}")]
+    #[error("`{path}` is not valid JSON: {}", shortened(.reason))]
     NotJson { path: String, reason: String },
-    #[error("`{path}` is not valid: {problem}")]
+    #[error("`{path}` is not valid: {}", shortened(.problem))]
     Invalid { path: String, problem: String },
-    #[error("`{path}` line {line} is not valid: {problem}")]
+    #[error("`{path}` line {line} is not valid: {}", shortened(.problem))]
     InvalidLine { path: String, line: usize, problem: String },
-    #[error("`{path}` ends or breaks at byte {offset}: {problem}")]
+    #[error("`{path}` ends or breaks at byte {offset}: {}", shortened(.problem))]
     Damaged { path: String, offset: usize, problem: &'static str },
-    #[error("`{path}` has id {id} for two tokens, {first:?} and {second:?}")]
+    #[error("`{path}` has id {id} for two tokens, {} and {}", quoted(.first), quoted(.second))]
     DuplicateId { path: String, id: u64, first: String, second: String },
     #[error("`{path}` has rank {rank} on line {line} and on line {first_line}")]
     DuplicateRank { path: String, rank: u32, line: usize, first_line: usize },
-    #[error("`{path}` has token {token:?} twice, on line {line} too")]
+    #[error("`{path}` has token {} twice, on line {line} too", quoted(.token))]
     DuplicateToken { path: String, token: String, line: usize },
-    #[error("`{path}` has a merge of unknown token {token:?} (merge {merge})")]
+    #[error("`{path}` has a merge of unknown token {} (merge {merge})", quoted(.token))]
     UnknownMergeToken { path: String, merge: usize, token: String },
-    #[error("`{path}` has a pattern that does not compile, {pattern:?}: {reason}")]
+    #[error("`{path}` has a pattern that does not compile, {}: {}", quoted(.pattern), shortened(.reason))]
     Pattern { path: String, pattern: String, reason: String },
-    #[error("`{path}` cannot be used: {what}")]
+    #[error("`{path}` has {setting}, which is not supported: {}", shortened(.reason))]
+    Setting { path: String, setting: String, reason: String },
+    #[error("special_in_text=\"id\" is not possible with `{path}`: {}", shortened(.reason))]
+    SpecialOption { path: String, reason: String },
+    #[error("`{path}` cannot be used: {}", shortened(.what))]
     Unsupported { path: String, what: String },
     #[error("`{path}` does not contain its {}", missing.replace('_', " "))]
     MissingOption { path: String, missing: &'static str },
     #[error("`{path}` contains its own {option}")]
     UnusedOption { path: String, option: &'static str },
-    #[error("special_tokens has id {id} for {token:?}, which is the id of {other:?}")]
+    #[error("special_tokens has id {id} for {}, which is the id of {}", quoted(.token), quoted(.other))]
     SpecialTokenId { token: String, id: u32, other: String },
-    #[error("special_tokens has {token:?} with id {id}; a token has text, and an id below 2^24")]
+    #[error("special_tokens has {} with id {id}; a token has text, and an id below 2^24", quoted(.token))]
     SpecialTokenOption { token: String, id: u32 },
-    #[error("pattern is \"gpt2\", \"cl100k\", \"o200k\" or a regular expression, not {name:?}")]
+    #[error("pattern is \"gpt2\", \"cl100k\", \"o200k\" or a regular expression, not {}", quoted(.name))]
     PatternName { name: String },
-    #[error("pattern does not compile, {pattern:?}: {reason}")]
+    #[error("pattern does not compile, {}: {}", quoted(.pattern), shortened(.reason))]
     PatternOption { pattern: String, reason: String },
-    #[error("{token:?} is not a token of `{path}`")]
+    #[error("{} is not a token of `{path}`", quoted(.token))]
     UnknownToken { path: String, token: String, similar: Vec<String> },
     #[error("Id {id} is not in the vocabulary of `{path}`, whose highest is {highest}")]
     UnknownId { path: String, id: u64, highest: u32 },
-    #[error("Special token {token:?} is in the text at byte {offset}")]
+    #[error("Special token {} is in the text at byte {offset}", quoted(.token))]
     SpecialToken { token: String, offset: usize },
     /// Without an offset where the text was normalized.
-    #[error("The pattern of the tokenizer needs too many steps{}: {reason}", at_byte(*.offset))]
+    #[error("The pattern of the tokenizer needs too many steps{}: {}", at_byte(*.offset), shortened(.reason))]
     PatternLimit { offset: Option<usize>, reason: String },
-    #[error("The text cannot be encoded: {reason}")]
+    #[error("The text cannot be encoded: {}", shortened(.reason))]
     NotEncoded { reason: String },
-    #[error("The ids cannot be decoded: {reason}")]
+    #[error("The ids cannot be decoded: {}", shortened(.reason))]
     NotDecoded { reason: String },
-    #[error("The chat template fails{}: {reason}", at_line(*.line))]
+    #[error("The chat template fails{}: {}", at_line(*.line), shortened(.reason))]
     Template { line: Option<usize>, reason: String },
     #[error("The chat template asks for the date, so its tokens would change from day to day")]
     TemplateDate,
-    #[error("now is a date such as \"2026-01-31\", not {text:?}")]
+    #[error("now is a date such as \"2026-01-31\", not {}", quoted(.text))]
     Date { text: String },
+    #[error("The row has all noncharacters from U+FDD0 to U+FDEF, and two that it does not have must mark what an assistant writes")]
+    Noncharacters,
     /// The template works with the text inside of a generation block.
     #[error("The chat template does not tell what an assistant writes: it changes the text of a generation block")]
     TemplateSpans,
@@ -75,18 +83,21 @@ pub enum Error {
     TemplateCompletion,
     #[error("The chat template has no generation block, so it does not tell what an assistant writes")]
     TemplateGeneration,
-    #[error("The messages {problem}")]
+    #[error("The messages {}", shortened(.problem))]
     Messages { problem: String },
-    #[error("Message {turn} {problem}")]
+    #[error("Message {turn} {}", shortened(.problem))]
     Message { turn: usize, problem: String },
-    #[error("`{path}` cannot have labels: {what}")]
+    #[error("`{path}` cannot have labels: {}", shortened(.what))]
     NoOffsets { path: String, what: String },
     #[error("The tokens of the text cannot be aligned with it at byte {offset}")]
     NotAligned { offset: usize },
     #[error("Text {text}: {source}")]
     InText { text: usize, source: Box<Error> },
+    /// The caller asked to stop.
+    #[error("The work was stopped")]
+    Stopped,
     /// A defect of the engine.
-    #[error("The tokenizer panicked: {message}")]
+    #[error("The tokenizer panicked: {}", shortened(.message))]
     Panicked { message: String },
 }
 
@@ -105,17 +116,21 @@ impl Error {
             Self::MissingOption { .. } => Some("pass special_tokens={\"<|endoftext|>\": id, …}; {} means that there are none".to_owned()),
             Self::UnusedOption { option, .. } => Some(format!("omit {option}=, which is for .tiktoken files")),
             Self::UnknownToken { token, .. } if token.is_empty() => Some("the name is empty: pass the text of a token".to_owned()),
-            Self::UnknownToken { similar, .. } if !similar.is_empty() => Some(format!("similar tokens are {}", quoted(similar))),
+            Self::UnknownToken { similar, .. } if !similar.is_empty() => {
+                let similar: Vec<String> = similar.iter().map(|token| quoted(token)).collect();
+                Some(format!("similar tokens are {}", similar.join(", ")))
+            }
+            Self::Setting { .. } => Some(
+                "save the directory with AutoTokenizer.from_pretrained(…).save_pretrained(…), or pass the path of the tokenizer's file".to_owned(),
+            ),
+            Self::SpecialOption { .. } => Some("pass special_in_text=\"text\", or \"raise\"".to_owned()),
+            Self::Noncharacters => Some("remove the noncharacters, or filter the row out".to_owned()),
             Self::TemplateDate => Some("pass now=\"2026-01-31\", or another date".to_owned()),
             Self::TemplateGeneration => Some("assistant_spans=\"prefix\" takes it from the texts of the messages up to each turn".to_owned()),
             Self::InText { source, .. } => source.hint(),
             _ => None,
         }
     }
-}
-
-fn quoted(tokens: &[String]) -> String {
-    tokens.iter().map(|token| format!("{token:?}")).collect::<Vec<_>>().join(", ")
 }
 
 fn at_byte(offset: Option<usize>) -> String {

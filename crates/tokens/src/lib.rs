@@ -8,9 +8,11 @@ mod caught;
 mod chat;
 mod error;
 mod labels;
+mod quote;
 mod tokenizer;
 
 pub use caught::is_caught;
 pub use chat::{ChatTemplate, Conversation, Rendered};
 pub use error::{Error, Result};
+pub use quote::quoted;
 pub use tokenizer::{MAX_FILE_BYTES, Options, Sources, SpecialInText, Tokenizer, reserve_ids};

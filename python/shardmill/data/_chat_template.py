@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def template_kwargs_of(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
         ValueError: If they are not a dict.
     """
     if not isinstance(kwargs, Mapping | None):
-        raise OptionError(f"template_kwargs must be a dict of JSON values, not {kwargs!r}")
+        raise OptionError(f"template_kwargs must be a dict of JSON values, not {reprlib.repr(kwargs)}")
     return dict(kwargs or {})
 
 
@@ -69,7 +70,9 @@ def json_of(kwargs: dict[str, Any]) -> str:
                 f"template_kwargs must be a dict of JSON values, and template_kwargs[{name!r}]={value!r} has none: {error}"
             ) from None
     if others := list(_other_keys(kwargs)):
-        raise OptionError(f"the keys of template_kwargs, and of dicts in it, must be strings, not {others[0]!r}")
+        raise OptionError(
+            f"the keys of template_kwargs, and of dicts in it, must be strings, not {reprlib.repr(others[0])}"
+        )
     return json.dumps(kwargs)
 
 

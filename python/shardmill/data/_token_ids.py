@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+
 from shardmill._option_values import index_of
 from shardmill.data._tokenizer import Tokenizer
 from shardmill.errors import OptionError
@@ -30,7 +32,7 @@ def token_id_of(name: str, value: str | int | bool | None, tokenizer: Tokenizer,
     number = index_of(value)
     if number is None or not 0 <= number < tokenizer.vocab_size:
         raise OptionError(
-            f"{name} must be a token or an id below {tokenizer.vocab_size}, not {value!r}"
+            f"{name} must be a token or an id below {tokenizer.vocab_size}, not {reprlib.repr(value)}"
             + _special_tokens(tokenizer, "\nhint")
         )
     return number
@@ -42,5 +44,5 @@ def _special_tokens(tokenizer: Tokenizer, before: str = "") -> str:
     if not special:
         return ""
     more = f" and {len(special) - _SPECIAL_SHOWN} more" if len(special) > _SPECIAL_SHOWN else ""
-    shown = ", ".join(f"{token!r} ({id})" for token, id in special[:_SPECIAL_SHOWN])
+    shown = ", ".join(f"{reprlib.repr(token)} ({id})" for token, id in special[:_SPECIAL_SHOWN])
     return f"{before}: the special tokens are {shown}{more}"

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 import os
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -71,7 +72,7 @@ class Tokenize:
         add_special_tokens: run the post-processor of the tokenizer, which may add special tokens.
         special_in_text: what special tokens in a text become. ``"text"`` encodes them like other text, ``"id"`` returns their ids, as Hugging
             Face tokenizers do, and ``"raise"`` raises with file and row, as tiktoken does. By default ``"id"`` for messages, whose template
-            writes special tokens, and ``"text"`` for all else.
+            writes special tokens, and ``"text"`` for all else. For ``tekken.json`` and ``.model`` files, ``"id"`` is for messages alone.
         separator: text between the texts of several columns. A null is left out together with its separator.
         chat_template: the Jinja template for messages, or a ``Path`` to it; that of the tokenizer's directory by default.
         assistant_spans: how to find what an assistant wrote. ``"generation"`` uses the generation blocks of the template. ``"prefix"`` compares
@@ -191,13 +192,15 @@ class Tokenize:
         ):
             is_text = isinstance(value, str) and (value != "" or name == "separator")
             if not is_text and (value is not None or name in ("output", "labels_output")):
-                raise OptionError(f"{name} must be a non-empty string, not {value!r}")
+                raise OptionError(f"{name} must be a non-empty string, not {reprlib.repr(value)}")
         if not isinstance(chat_template, str | Path | None):
-            raise OptionError(f"chat_template must be the text of a template or a Path to it, not {chat_template!r}")
+            raise OptionError(
+                f"chat_template must be the text of a template or a Path to it, not {reprlib.repr(chat_template)}"
+            )
         if not isinstance(add_special_tokens, bool):
-            raise OptionError(f"add_special_tokens must be True or False, not {add_special_tokens!r}")
+            raise OptionError(f"add_special_tokens must be True or False, not {reprlib.repr(add_special_tokens)}")
         if not isinstance(counts, str | os.PathLike | None) or counts == "":
-            raise OptionError(f"counts must be a directory, not {counts!r}")
+            raise OptionError(f"counts must be a directory, not {reprlib.repr(counts)}")
         if labels is not None and output == labels_output:
             raise OptionError(f"output and labels_output must differ, and both are {output!r}")
         ignored = whole("ignore_index", ignore_index, -(2**63))
@@ -372,7 +375,7 @@ class Tokenize:
         if self.labels in wanted and wanted[self.labels] != source:
             raise OptionError(f"labels={self.labels!r} is for {wanted[self.labels]}, and the source is {source}")
         if source == "function" and self.labels not in (None, "function"):
-            raise OptionError(f"labels must be None or 'function' for a function, not {self.labels!r}")
+            raise OptionError(f"labels must be None or 'function' for a function, not {reprlib.repr(self.labels)}")
         for name, used_by in _USED_BY.items():
             value = getattr(self, name)
             # A token may have the id 0, which equals False.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +22,9 @@ SpecialInText = Literal["text", "id", "raise"]
 #: The name of a repository of Hugging Face.
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+|[\w-]+", re.ASCII)
 
+#: What was warned about in this process.
+_WARNED: set[str] = set()
+
 #: Ids are stored in 32 bits.
 _HIGHEST_ID = 2**32 - 1
 
@@ -37,8 +41,9 @@ class Tokenizer:
 
     Args:
         path: a file, or a directory with one of these files. In a directory, ``tokenizer_config.json``, ``special_tokens_map.json``,
-            ``chat_template.jinja`` and ``additional_chat_templates/tool_use.jinja`` tell the roles of special tokens and the chat templates.
-            It may be in an object store.
+            ``added_tokens.json``, ``chat_template.jinja`` and ``additional_chat_templates/tool_use.jinja`` add tokens and tell the roles of
+            special tokens and the chat templates. A setting there that would change ids and is not supported raises. It may be in an
+            object store.
         pattern: for ``.tiktoken`` files, which do not contain it: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, or a regular expression.
         special_tokens: for ``.tiktoken`` files: id of each special token.
 
@@ -72,7 +77,7 @@ class Tokenizer:
                 "\nhint: save it first: tokenizer.save_pretrained(directory), or tokenizer.save(file) with the tokenizers library"
             )
         if pattern is not None and not isinstance(pattern, str):
-            raise OptionError(f"pattern must be a string, not {pattern!r}")
+            raise OptionError(f"pattern must be a string, not {reprlib.repr(pattern)}")
         special = None if special_tokens is None else _checked_special_tokens(special_tokens)
         try:
             native = _native.Tokenizer.open(served_path(path), pattern, special)
@@ -83,10 +88,10 @@ class Tokenizer:
             raise NotFoundError(f"{str(error).partition(chr(10))[0]}\nhint: {hint}") from None
         self._set(native, pattern, special)
         if ignored := self._native.ignored:
-            settings = " and ".join(ignored)
-            warn_caller(
-                f"`{self._native.path}` has {settings}, which are not applied\nhint: remove them from the file to silence this warning"
-            )
+            message = f"`{self._native.path}` has {' and '.join(ignored)}, which are not applied"
+            if message not in _WARNED:
+                _WARNED.add(message)
+                warn_caller(f"{message}\nhint: remove them from the file to silence this warning")
 
     def _set(self, native: Any, pattern: str | None, special_tokens: dict[str, int] | None) -> None:
         self._native = native
@@ -98,11 +103,12 @@ class Tokenizer:
         Args:
             text: the text. Long texts are encoded in pieces, with the same result.
             special_in_text: what happens to a special token that is spelled out in the text. ``"text"`` encodes it as any other text,
-                ``"id"`` as its id, and ``"raise"`` raises.
+                ``"id"`` as its id, and ``"raise"`` raises. In ``tekken.json`` and ``.model`` files, text is never a control token, and ``"id"``
+                raises.
             threads: number of threads for the pieces of a long text; the number of cores by default.
 
         Raises:
-            ValueError: If the text contains a special token and ``special_in_text="raise"``.
+            ValueError: If the text contains a special token and ``special_in_text="raise"``, or ``"id"`` is not possible.
         """
         return self._native.encode(_checked_text(text), special_in_text, max(checked_threads(threads), 1))
 
@@ -120,7 +126,7 @@ class Tokenizer:
             ValueError: As for ``encode``; the message has the index of the text.
         """
         if isinstance(texts, str):
-            raise OptionError(f"texts must be a list of strings, not {texts!r}")
+            raise OptionError(f"texts must be a list of strings, not {reprlib.repr(texts)}")
         checked = [_checked_text(text) for text in texts]
         return self._native.encode_batch(checked, special_in_text, max(checked_threads(threads), 1))
 
@@ -172,21 +178,23 @@ def _from_files(files: Any, pattern: str | None, special_tokens: dict[str, int] 
 
 def _checked_special_tokens(special_tokens: Any) -> dict[str, int]:
     if not isinstance(special_tokens, Mapping):
-        raise OptionError(f"special_tokens must be a dict of ids by text, not {special_tokens!r}")
+        raise OptionError(f"special_tokens must be a dict of ids by text, not {reprlib.repr(special_tokens)}")
     return {
-        _checked_text(token, "a special token"): _checked_id(number, f"the id of {token!r}", _HIGHEST_SPECIAL_ID)
+        _checked_text(token, "a special token"): _checked_id(
+            number, f"the id of {reprlib.repr(token)}", _HIGHEST_SPECIAL_ID
+        )
         for token, number in special_tokens.items()
     }
 
 
 def _checked_text(text: Any, role: str = "a text") -> str:
     if not isinstance(text, str):
-        raise OptionError(f"{role} must be a string, not {text!r}")
+        raise OptionError(f"{role} must be a string, not {reprlib.repr(text)}")
     return text
 
 
 def _checked_id(number: Any, role: str = "an id", highest: int = _HIGHEST_ID) -> int:
     checked = index_of(number)
     if checked is None or not 0 <= checked <= highest:
-        raise OptionError(f"{role} must be an integer from 0 to {highest}, not {number!r}")
+        raise OptionError(f"{role} must be an integer from 0 to {highest}, not {reprlib.repr(number)}")
     return checked

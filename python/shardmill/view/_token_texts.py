@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from shardmill.errors import Error
-
 if TYPE_CHECKING:
     from shardmill.view._token_columns import TokenColumns
 
@@ -83,7 +81,7 @@ class TokenTexts:
         if spelling is None:
             return b"", facts | {"kind": "unknown", "parts": [["text", str(number)]]}
         facts["spelling"] = spelling
-        if _is_special(native, number, spelling):
+        if any(number == id for _, id in native.special_tokens):
             facts["kind"] = "special"
         raw = _bytes_of(native, number, spelling)
         return raw, facts | {"parts": _parts(raw)}
@@ -92,14 +90,6 @@ class TokenTexts:
 def spelling_of(native: Any, id: int) -> str | None:
     """Return a token as the file of its native tokenizer writes it; None for an id that is not in the vocabulary."""
     return native.token(id) if 0 <= id < native.vocab_size else None
-
-
-def _is_special(native: Any, number: int, spelling: str) -> bool:
-    try:
-        native.encode(spelling, "raise", 1)
-    except Error:
-        return number in native.encode(spelling, "id", 1)
-    return False
 
 
 def _bytes_of(native: Any, number: int, spelling: str) -> bytes:

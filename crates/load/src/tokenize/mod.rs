@@ -192,6 +192,11 @@ impl Tokens {
             tokenizer.check_labels()?;
             input.check_answers()?;
         }
+        match (&input, options.special_in_text) {
+            (TokenInput::Texts { .. }, Some(SpecialInText::Id)) => tokenizer.check_ids(false)?,
+            (TokenInput::Chat(_), None | Some(SpecialInText::Id)) => tokenizer.check_ids(true)?,
+            _ => {}
+        }
         Ok(Self { tokenizer, input, options, outputs: columns.fields(), counts, has_warned: AtomicBool::new(false) })
     }
 
@@ -219,6 +224,9 @@ impl Tokens {
     ) -> std::result::Result<(), Fault> {
         let (prefix, suffix) = if self.options.add_special_tokens { self.tokenizer.template() } else { (&[][..], &[][..]) };
         let special = self.options.special_in_text.unwrap_or(if text.is_chat { SpecialInText::Id } else { SpecialInText::Text });
+        if special == SpecialInText::Id {
+            self.tokenizer.check_ids(text.is_chat).map_err(|error| (error.to_string(), error.hint()))?;
+        }
         let start = lists.tokens.len();
         lists.tokens.extend(self.options.bos.iter().chain(prefix));
         let first = lists.tokens.len();

@@ -92,7 +92,7 @@ impl Date {
 }
 
 fn unknown(format: &str) -> String {
-    format!("strftime_now has an unknown directive in {format:?}")
+    format!("strftime_now has an unknown directive in {}", crate::quote::quoted(format))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl Brackets {
         let mut free = CANDIDATES.filter(|candidate| !values.iter().any(|value| contains(value, *candidate)));
         match (free.next(), free.next()) {
             (Some(open), Some(close)) => Ok(Self { open, close }),
-            _ => Err(TokensError::TemplateSpans),
+            _ => Err(TokensError::Noncharacters),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::environment::value;
 use crate::error::{Error, Result};
+use crate::quote::quoted;
 use minijinja::Value;
 use serde_json::Value as Json;
 
@@ -35,7 +36,7 @@ fn prepared_message(turn: usize, message: &Json) -> Result<Message> {
     let parts = entries.get("content").and_then(Json::as_array).into_iter().flatten();
     for part in parts {
         if let Some(kind) = part.get("type").and_then(Json::as_str).filter(|kind| MEDIA.contains(kind)) {
-            return invalid(&format!("has a part of type {kind:?}, and only text has tokens"));
+            return invalid(&format!("has a part of type {}, and only text has tokens", quoted(kind)));
         }
     }
     let reasoning = REASONING.into_iter().find_map(|name| entries.get(name).filter(|reasoning| !reasoning.is_null())).map(value);

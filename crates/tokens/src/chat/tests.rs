@@ -55,6 +55,14 @@ fn span_that_the_template_changes_is_refused() {
 }
 
 #[test]
+fn row_with_all_noncharacters_is_refused_by_their_names() {
+    let content: String = ('\u{fdd0}'..='\u{fdef}').collect();
+    let error = rendered(TURNS, json!([{"role": "user", "content": content}, {"role": "assistant", "content": "ok"}])).unwrap_err();
+    assert!(error.to_string().starts_with("The row has all noncharacters from U+FDD0 to U+FDEF"), "{error}");
+    assert_eq!(error.hint().unwrap(), "remove the noncharacters, or filter the row out");
+}
+
+#[test]
 fn failing_template_names_its_line() {
     let user = || json!([{"role": "user", "content": "x"}]);
     assert_eq!(reason(rendered("a\n{{ raise_exception('no tools') }}", user())), "The chat template fails on line 2: no tools");

@@ -1,6 +1,8 @@
 //! Tokens outside of the model: special ones, and others that are matched before it.
 
+use super::vocabulary::LONGEST_TOKEN;
 use crate::error::{Error, Result};
+use crate::quote::quoted;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -14,6 +16,8 @@ pub(crate) struct Added {
     pub(crate) declared: u32,
     pub(crate) is_special: bool,
     pub(crate) is_normalized: bool,
+    /// A piece of SentencePiece, which is found after its normalizer.
+    pub(crate) is_piece: bool,
     pub(crate) bounds: Bounds,
 }
 
@@ -38,16 +42,21 @@ impl Added {
     /// A special token of a format without flags.
     pub(super) fn special(content: &str, id: u32) -> Self {
         let content = content.to_owned();
-        Self { content, id, assigned: id, declared: id, is_special: true, is_normalized: false, bounds: Bounds::default() }
+        Self { content, id, assigned: id, declared: id, is_special: true, is_normalized: false, is_piece: false, bounds: Bounds::default() }
     }
+}
 
-    /// As an entry of `added_tokens`.
-    pub(super) fn declaration(&self) -> Value {
+/// `added_tokens` for the engine, which looks for the texts alone. The last one of a text counts.
+pub(super) fn declarations(added: &[Added]) -> Value {
+    let last: HashMap<&str, usize> = added.iter().enumerate().map(|(place, token)| (token.content.as_str(), place)).collect();
+    let is_last = |(place, token): &(usize, &Added)| last.get(token.content.as_str()) == Some(place);
+    let entry = |(_, token): (usize, &Added)| {
         json!({
-            "id": self.id, "content": self.content, "special": self.is_special, "normalized": self.is_normalized,
+            "id": token.assigned, "content": token.content, "special": token.is_special, "normalized": token.is_normalized,
             "single_word": false, "lstrip": false, "rstrip": false,
         })
-    }
+    };
+    added.iter().enumerate().filter(is_last).map(entry).collect()
 }
 
 /// The ids that the engine gives to added tokens, which are in the order of their ids: that of the model for a token of the model, else the next one from
@@ -80,7 +89,7 @@ pub(super) fn declared_tokens(path: &str, value: &Value, model: &HashMap<&str, u
         let content = entry.get("content").and_then(Value::as_str);
         let content = content.ok_or_else(|| invalid(path, format!("added token {number} has no content")))?;
         let id = entry.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
-        let id = id.ok_or_else(|| invalid(path, format!("added token {content:?} has no id below 2^32")))?;
+        let id = id.ok_or_else(|| invalid(path, format!("added token {} has no id below 2^32", quoted(content))))?;
         let flag = |name: &str| entry.get(name).and_then(Value::as_bool).unwrap_or(false);
         let bounds = Bounds { is_word: flag("single_word"), takes_left: flag("lstrip"), takes_right: flag("rstrip") };
         declared.push((
@@ -93,6 +102,7 @@ pub(super) fn declared_tokens(path: &str, value: &Value, model: &HashMap<&str, u
                 declared: id,
                 is_special: flag("special"),
                 is_normalized: flag("normalized"),
+                is_piece: false,
                 bounds,
             },
         ));
@@ -111,6 +121,14 @@ pub(super) fn declared_tokens(path: &str, value: &Value, model: &HashMap<&str, u
     assign(&mut tokens, size, |token| model.get(token).copied());
     tokens.iter_mut().for_each(|token| token.id = token.assigned);
     Ok(tokens)
+}
+
+/// The engine stores lengths in 16 bits.
+pub(super) fn check_lengths(path: &str, added: &[Added]) -> Result<()> {
+    match added.iter().find(|token| token.content.len() > LONGEST_TOKEN) {
+        None => Ok(()),
+        Some(token) => Err(invalid(path, format!("added token {} has more than {LONGEST_TOKEN} bytes", quoted(&token.content)))),
+    }
 }
 
 pub(super) fn check(path: &str, added: &[Added], by_id: &[(&str, u32)], known: &HashMap<&str, u32>) -> Result<()> {

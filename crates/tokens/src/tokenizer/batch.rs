@@ -14,13 +14,22 @@ type Task = (usize, Range<usize>);
 const GROUP_BYTES: usize = 256 << 10;
 
 impl Tokenizer {
-    /// The ids of each text, encoded on up to `threads` threads.
+    /// The ids of each text, encoded on up to `threads` threads until `is_stopped`.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode_into`], for the first text that has one, as [`Error::InText`].
-    pub fn encode_batch<T: AsRef<str> + Sync>(&self, texts: &[T], special: SpecialInText, threads: usize) -> Result<Vec<Vec<u32>>> {
+    /// As [`Tokenizer::encode_into`], for the first text that has one, as [`Error::InText`]; [`Error::Stopped`].
+    pub fn encode_batch<T: AsRef<str> + Sync>(
+        &self,
+        texts: &[T],
+        special: SpecialInText,
+        threads: usize,
+        is_stopped: impl Fn() -> bool + Sync,
+    ) -> Result<Vec<Vec<u32>>> {
         let mut tasks: Vec<Task> = Vec::with_capacity(texts.len());
         for (text, content) in texts.iter().enumerate() {
+            if is_stopped() {
+                return Err(Error::Stopped);
+            }
             self.check_special(content.as_ref(), special).map_err(|error| in_text(text, error))?;
             tasks.extend(self.pieces(content.as_ref()).into_iter().map(|piece| (text, piece)));
         }
@@ -29,7 +38,8 @@ impl Tokenizer {
         let done: Mutex<BTreeMap<usize, Result<Vec<Vec<u32>>>>> = Mutex::new(BTreeMap::new());
         let work = || {
             while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let outcome = self.encode_group(texts, tasks.get(group.clone()).unwrap_or_default(), special);
+                let tasks = tasks.get(group.clone()).unwrap_or_default();
+                let outcome = if is_stopped() { Err(Error::Stopped) } else { self.encode_group(texts, tasks, special) };
                 done.lock().unwrap_or_else(PoisonError::into_inner).insert(group.start, outcome);
             }
         };
@@ -53,19 +63,28 @@ impl Tokenizer {
         Ok(encoded)
     }
 
-    /// As [`Tokenizer::encode_into`], with the pieces of a long text on up to `threads` threads.
+    /// As [`Tokenizer::encode_into`], with the pieces of a long text on up to `threads` threads, until `is_stopped`.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode_into`].
-    pub fn encode_long(&self, text: &str, special: SpecialInText, threads: usize, out: &mut Vec<u32>) -> Result<()> {
-        if threads < 2 || text.len() <= super::pieces::PIECE_BYTES {
+    /// As [`Tokenizer::encode_into`]; [`Error::Stopped`].
+    pub fn encode_long(
+        &self,
+        text: &str,
+        special: SpecialInText,
+        threads: usize,
+        is_stopped: impl Fn() -> bool + Sync,
+        out: &mut Vec<u32>,
+    ) -> Result<()> {
+        if text.len() <= super::pieces::PIECE_BYTES {
             return self.encode_into(text, special, out).map(drop);
         }
-        let encoded = self.encode_batch(&[text], special, threads).map_err(|error| match error {
+        let encoded = self.encode_batch(&[text], special, threads, is_stopped).map_err(|error| match error {
             Error::InText { source, .. } => *source,
             other => other,
         })?;
-        encoded.into_iter().for_each(|mut ids| out.append(&mut ids));
+        for mut ids in encoded {
+            if out.is_empty() { *out = ids } else { out.append(&mut ids) }
+        }
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use super::json::parse;
 use super::sources::{Sources, TOOL_TEMPLATE};
 use crate::error::{Error, Result};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Roles of tokens and the chat template.
@@ -16,22 +16,49 @@ pub(crate) struct Configuration {
     pub(crate) tool_template: Option<String>,
 }
 
-impl Configuration {
+/// A JSON object of the directory.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) path: String,
+    pub(crate) entries: Map<String, Value>,
+}
+
+/// The files that describe a tokenizer.
+#[derive(Debug, Default)]
+pub(crate) struct Configured {
+    /// `tokenizer_config.json`.
+    pub(crate) config: Option<Table>,
+    /// `special_tokens_map.json`.
+    pub(crate) map: Option<Table>,
+    /// `added_tokens.json`.
+    pub(crate) added_tokens: Option<Table>,
+}
+
+impl Configured {
     pub(crate) fn read(sources: &Sources) -> Result<Self> {
-        let mut configuration = Self::default();
-        let mut files = Vec::new();
-        for name in ["special_tokens_map.json", "tokenizer_config.json"] {
-            if let Some(bytes) = sources.configuration(name) {
+        let table = |name: &str| {
+            let read = |bytes: &[u8]| {
                 let path = sources.path_of(name);
-                let value = parse(&path, bytes)?;
-                files.push((path, value));
-            }
-        }
+                match parse(&path, bytes)? {
+                    Value::Object(entries) => Ok(Table { path, entries }),
+                    _ => Err(Error::Invalid { path, problem: "it is not a JSON object".to_owned() }),
+                }
+            };
+            sources.configuration(name).map(read).transpose()
+        };
+        Ok(Self { config: table("tokenizer_config.json")?, map: table("special_tokens_map.json")?, added_tokens: table("added_tokens.json")? })
+    }
+}
+
+impl Configuration {
+    pub(crate) fn read(sources: &Sources, configured: &Configured) -> Result<Self> {
+        let mut configuration = Self::default();
         // The later one wins. As in transformers, that is the map, unless the other one declares the added tokens, as newer versions write it.
-        if files.last().is_some_and(|(_, value)| value.get("added_tokens_decoder").is_none()) {
-            files.reverse();
+        let mut tables = [configured.map.as_ref(), configured.config.as_ref()];
+        if configured.config.as_ref().is_some_and(|config| !config.entries.contains_key("added_tokens_decoder")) {
+            tables.reverse();
         }
-        files.iter().try_for_each(|(path, value)| configuration.add(path, value))?;
+        tables.into_iter().flatten().for_each(|table| configuration.add(&table.entries));
         let template = |name: &str| {
             let text = sources.configuration(name).map(std::str::from_utf8).transpose();
             text.map(|text| text.map(str::to_owned)).map_err(|error| Error::NotText { path: sources.path_of(name), offset: error.valid_up_to() })
@@ -44,10 +71,7 @@ impl Configuration {
         Ok(configuration)
     }
 
-    fn add(&mut self, path: &str, value: &Value) -> Result<()> {
-        let Value::Object(entries) = value else {
-            return Err(Error::Invalid { path: path.to_owned(), problem: "it is not a JSON object".to_owned() });
-        };
+    fn add(&mut self, entries: &Map<String, Value>) {
         let named = ["extra_special_tokens", "model_specific_special_tokens"].into_iter().filter_map(|key| entries.get(key)?.as_object()).flatten();
         for (key, value) in entries.iter().filter(|(key, _)| key.ends_with("_token")).chain(named) {
             // A token is its text, or an object with the text as `content`.
@@ -60,7 +84,6 @@ impl Configuration {
         let stated = |name| entries.get("chat_template").and_then(|value| chat_template(value, name));
         self.chat_template = stated("default").or_else(|| self.chat_template.take());
         self.tool_template = stated("tool_use").or_else(|| self.tool_template.take());
-        Ok(())
     }
 }
 
@@ -76,7 +99,8 @@ mod tests {
 
     fn configuration(files: &[(&str, &str)]) -> Configuration {
         let files = files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect();
-        Configuration::read(&Sources::directory("m", files)).unwrap()
+        let sources = Sources::directory("m", files);
+        Configuration::read(&sources, &Configured::read(&sources).unwrap()).unwrap()
     }
 
     #[test]

@@ -40,10 +40,22 @@ pub(crate) trait Normalizer: Send + Sync {
     fn is_spacing(&self) -> bool;
 }
 
-/// Whether a text begins or ends with a piece.
+/// What is before a part of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    Nothing,
+    /// Added tokens alone.
+    Tokens,
+    /// Text, and then an added token.
+    TextAndToken,
+    /// The piece before it.
+    Piece,
+}
+
+/// Where a part of a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub(crate) is_first: bool,
+    pub(crate) before: Before,
     pub(crate) is_last: bool,
 }
 

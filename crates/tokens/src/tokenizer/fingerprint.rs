@@ -37,6 +37,17 @@ pub(crate) fn of_bytes<'a>(kind: &str, bytes: &[u8], pattern: &str, special_toke
     digits(hash)
 }
 
+/// With what the settings of a directory change.
+pub(crate) fn with_changes(fingerprint: String, changes: &[String]) -> String {
+    if changes.is_empty() {
+        return fingerprint;
+    }
+    let mut hash = Sha256::new();
+    add_text(&mut hash, &fingerprint);
+    changes.iter().for_each(|change| add_text(&mut hash, change));
+    digits(hash)
+}
+
 fn add(hash: &mut Sha256, value: &Value) {
     match value {
         Value::Null => hash.update(b"n"),

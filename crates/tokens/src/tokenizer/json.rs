@@ -1,11 +1,15 @@
 //! `tokenizer.json`: what it must keep to, beyond what the engine checks.
 
+use super::added::declarations;
 use super::engine::MARKERS;
 use super::hugging_face::HuggingFace;
 use super::model::{Model, Template};
 use super::normalizers;
+use super::settings::Settings;
+use super::unigram::Unigram;
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
+use crate::quote::{quoted, shortened};
 use serde_json::{Map, Value, json};
 
 const MODELS: [&str; 4] = ["BPE", "Unigram", "WordPiece", "WordLevel"];
@@ -25,17 +29,20 @@ pub(crate) fn parse(path: &str, bytes: &[u8]) -> Result<Value> {
 }
 
 impl Document {
-    pub(crate) fn new(path: &str, mut value: Value) -> Result<Self> {
+    pub(crate) fn new(path: &str, mut value: Value, settings: &Settings) -> Result<Self> {
         let Some(root) = value.as_object_mut().filter(|root| root.get("model").is_some_and(Value::is_object)) else {
             return Err(Error::UnknownType { path: path.to_owned() });
         };
         let ignored = ["truncation", "padding"]
             .into_iter()
-            .filter_map(|key| root.remove(key).filter(|settings| !settings.is_null()).map(|settings| format!("{key} {settings}")))
+            .filter_map(|key| {
+                root.remove(key).filter(|settings| !settings.is_null()).map(|settings| format!("{key} {}", shortened(&settings.to_string())))
+            })
             .collect();
         check_kind(path, root.get("model"))?;
+        settings.check_document(&value)?;
         HuggingFace::canonicalize(path, &mut value)?;
-        let vocabulary = Vocabulary::read(path, &value)?;
+        let (mut vocabulary, changes) = Vocabulary::read(path, &value, settings)?;
         check_suffix(path, &value)?;
         check_unknown(path, &value, &vocabulary)?;
         check_merges(path, &value, &vocabulary)?;
@@ -43,13 +50,20 @@ impl Document {
         value.get_mut("normalizer").map_or(Ok(()), |normalizer| normalizers::translate(path, normalizer))?;
         normalizers::check(path, value.get("normalizer"), spaces.as_ref())?;
         normalizers::check_decoder(path, value.get("decoder"))?;
-        clear_rules(&mut value);
         let template = template(value.get("post_processor"));
         let roles = value.get("role_to_token").and_then(Value::as_object).map_or_else(Vec::new, roles);
         let splitter = value.get_mut("pre_tokenizer").map(Value::take).filter(|splitter| !splitter.is_null());
         let splitter = splitter.or_else(|| (spaces.is_none() && marks_spaces(&value)).then(|| json!({"type": MARKERS})));
         let has_byte_tokens = value.pointer("/model/byte_fallback").and_then(Value::as_bool).unwrap_or(false);
-        let model = Model { text: value.to_string(), splitter, normalizer: None, spaces, has_byte_tokens, vocabulary, template };
+        let is_unigram = value.pointer("/model/type").and_then(Value::as_str) == Some("Unigram");
+        let unigram = if is_unigram { value.get("model").map(|model| Unigram::of_json(path, model)).transpose()? } else { None };
+        if unigram.is_some() {
+            vocabulary.assign_without_model();
+            value["model"] = Unigram::stand_in();
+            value["post_processor"] = Value::Null;
+        }
+        value["added_tokens"] = declarations(vocabulary.added());
+        let model = Model { text: value.to_string(), splitter, normalizer: None, spaces, has_byte_tokens, vocabulary, unigram, changes, template };
         Ok(Self { model, ignored, roles })
     }
 }
@@ -68,20 +82,11 @@ fn roles(roles: &Map<String, Value>) -> Vec<(String, String)> {
     roles.iter().filter_map(|(role, token)| Some((role.clone(), token.as_str()?.to_owned()))).collect()
 }
 
-/// The engine looks for the texts of added tokens alone; the vocabulary has the rules about their neighbors.
-fn clear_rules(value: &mut Value) {
-    for token in value.get_mut("added_tokens").and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut) {
-        for rule in ["single_word", "lstrip", "rstrip"] {
-            token.insert(rule.to_owned(), Value::Bool(false));
-        }
-    }
-}
-
 /// Files before the first version do not tell the type, which follows from their keys.
 fn check_kind(path: &str, model: Option<&Value>) -> Result<()> {
     match model.and_then(|model| model.get("type")) {
         Some(Value::String(kind)) if !MODELS.contains(&kind.as_str()) => {
-            let what = format!("its model has the type {kind:?}, and only {} are supported", MODELS.join(", "));
+            let what = format!("its model has the type {}, and only {} are supported", quoted(kind), MODELS.join(", "));
             Err(Error::Unsupported { path: path.to_owned(), what })
         }
         _ => Ok(()),
@@ -96,7 +101,7 @@ fn invalid(path: &str, problem: impl Into<String>) -> Error {
 fn check_suffix(path: &str, value: &Value) -> Result<()> {
     match value.pointer("/model/end_of_word_suffix").and_then(Value::as_str) {
         Some(suffix) if !suffix.is_empty() => {
-            let what = format!("its BPE model has the end_of_word_suffix {suffix:?}");
+            let what = format!("its BPE model has the end_of_word_suffix {}", quoted(suffix));
             Err(Error::Unsupported { path: path.to_owned(), what })
         }
         _ => Ok(()),
@@ -110,7 +115,7 @@ fn check_unknown(path: &str, value: &Value, vocabulary: &Vocabulary) -> Result<(
         Some(kind @ ("WordPiece" | "WordLevel")) => {
             let token = model.get("unk_token").and_then(Value::as_str).unwrap_or_default();
             if vocabulary.model_id(token).is_none() {
-                return Err(invalid(path, format!("the {kind} model has no token {token:?}, its unknown token")));
+                return Err(invalid(path, format!("the {kind} model has no token {}, its unknown token", quoted(token))));
             }
         }
         Some("Unigram") => {
@@ -136,7 +141,7 @@ fn check_merges(path: &str, value: &Value, vocabulary: &Vocabulary) -> Result<()
             return Err(invalid(path, format!("merge {number} is not a pair of tokens")));
         };
         let Some(tail) = right.get(prefix.len()..) else {
-            return Err(invalid(path, format!("merge {number} has {right:?}, which is shorter than the prefix {prefix:?}")));
+            return Err(invalid(path, format!("merge {number} has {}, which is shorter than the prefix {}", quoted(right), quoted(prefix))));
         };
         joined.clear();
         joined.push_str(left);

@@ -14,9 +14,11 @@ mod pattern;
 mod pieces;
 mod ranks;
 mod sentencepiece;
+mod settings;
 mod sources;
 mod tekken;
 mod tiktoken;
+mod unigram;
 mod vocabulary;
 
 #[cfg(test)]
@@ -25,7 +27,7 @@ mod tests;
 pub use sources::{MAX_FILE_BYTES, Sources};
 
 use crate::error::{Error, Result};
-use directory::Configuration;
+use directory::{Configuration, Configured};
 use engine::{Cut, Engine, Input};
 pub(crate) use engine::{Rewriting, Segment};
 use hugging_face::HuggingFace;
@@ -33,6 +35,7 @@ use json::Document;
 use model::Template;
 #[cfg(test)]
 use pieces::PIECE_BYTES;
+use settings::Settings;
 use sources::Kind;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -67,6 +70,17 @@ pub struct Tokenizer {
     ignored: Vec<String>,
     fingerprint: String,
     cut: Cut,
+    /// Why special tokens in a text, or in that of a conversation, do not become ids.
+    without_ids: WithoutIds,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WithoutIds {
+    /// They do.
+    Never,
+    /// Text spells no control token in formats that keep them apart from text.
+    InText,
+    Always,
 }
 
 impl Tokenizer {
@@ -78,27 +92,38 @@ impl Tokenizer {
         if file.kind != Kind::Tiktoken {
             options.refuse(&path)?;
         }
-        let mut configuration = Configuration::read(sources)?;
+        let configured = Configured::read(sources)?;
+        let mut configuration = Configuration::read(sources, &configured)?;
+        let mut settings = Settings::read(&configured)?;
         let mut ignored = Vec::new();
         let (model, fingerprint) = match file.kind {
             Kind::TokenizerJson => {
                 let value = json::parse(&path, file.bytes)?;
                 let fingerprint = fingerprint::of_json(&value);
-                let document = Document::new(&path, value)?;
+                let document = Document::new(&path, value, &settings)?;
                 ignored = document.ignored;
                 for (role, token) in document.roles {
                     configuration.roles.entry(role).or_insert(token);
                 }
                 (document.model, fingerprint)
             }
-            Kind::Tekken => tekken::read(&path, file.bytes, &mut configuration)?,
-            Kind::Tiktoken => tiktoken::read(&path, file.bytes, options)?,
-            Kind::SentencePiece => sentencepiece::read(&path, file.bytes, &mut configuration)?,
+            Kind::Tekken => tekken::read(&path, file.bytes, &mut configuration, &settings)?,
+            Kind::Tiktoken => tiktoken::read(&path, file.bytes, options, &settings)?,
+            Kind::SentencePiece => sentencepiece::read(&path, file.bytes, &mut configuration, &mut settings)?,
         };
-        let template = model.template.clone();
+        let fingerprint = fingerprint::with_changes(fingerprint, &model.changes);
+        let mut template = model.template.clone();
         let (engine, vocabulary) = HuggingFace::new(&path, model)?;
+        if file.kind != Kind::TokenizerJson {
+            (template.prefix, template.suffix) = settings.template(|role| vocabulary.id(configuration.roles.get(role)?));
+        }
+        let without_ids = match file.kind {
+            _ if settings.splits_special_tokens => WithoutIds::Always,
+            Kind::Tekken | Kind::SentencePiece => WithoutIds::InText,
+            Kind::TokenizerJson | Kind::Tiktoken => WithoutIds::Never,
+        };
         let cut = pieces::allowed(engine.cut(), engine.uses_marker(), &vocabulary);
-        let tokenizer = Self { path, engine: Box::new(engine), vocabulary, template, configuration, ignored, fingerprint, cut };
+        let tokenizer = Self { path, engine: Box::new(engine), vocabulary, template, configuration, ignored, fingerprint, cut, without_ids };
         tokenizer.encode_into("A b\u{e9}\n1", SpecialInText::Text, &mut Vec::new())?;
         Ok(tokenizer)
     }
@@ -199,6 +224,19 @@ impl Tokenizer {
             None => Ok(()),
             Some(range) => Err(Error::SpecialToken { offset: range.start, token: text.get(range).unwrap_or_default().to_owned() }),
         }
+    }
+
+    /// That [`SpecialInText::Id`] is possible, for a text or for the text of a conversation.
+    ///
+    /// # Errors
+    /// [`Error::SpecialOption`] if it is not.
+    pub fn check_ids(&self, is_chat: bool) -> Result<()> {
+        let reason = match self.without_ids {
+            WithoutIds::Always => "its tokenizer_config.json has split_special_tokens: true",
+            WithoutIds::InText if !is_chat => "in this format, text is never a control token",
+            WithoutIds::InText | WithoutIds::Never => return Ok(()),
+        };
+        Err(Error::SpecialOption { path: self.path.clone(), reason: reason.to_owned() })
     }
 
     /// # Errors

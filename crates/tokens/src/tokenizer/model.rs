@@ -1,6 +1,7 @@
 //! What every format becomes.
 
 use super::engine::Normalizer;
+use super::unigram::Unigram;
 use super::vocabulary::Vocabulary;
 use serde_json::Value;
 
@@ -16,6 +17,10 @@ pub(crate) struct Model {
     /// Whether unknown characters become tokens of their bytes.
     pub(crate) has_byte_tokens: bool,
     pub(crate) vocabulary: Vocabulary,
+    /// The model, if it is not in `text`.
+    pub(crate) unigram: Option<Unigram>,
+    /// What the settings of a directory change about ids.
+    pub(crate) changes: Vec<String>,
     pub(crate) template: Template,
 }
 

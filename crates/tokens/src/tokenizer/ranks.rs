@@ -3,12 +3,12 @@
 //! Such a vocabulary merges the two neighbors whose join has the lowest rank. A BPE model has a list of merges instead: those of a token are all its
 //! splits into two tokens. Where several could be applied, the one whose halves rank lower comes first; tokens come in the order of their ranks.
 
-use super::added::Added;
+use super::added::{Added, declarations};
 use super::bytes::alphabet;
 use super::model::{Model, Template};
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -64,8 +64,8 @@ fn continues_a_line(token: &[u8]) -> bool {
 /// A token and its id.
 pub(crate) type Ranked<'a> = (&'a [u8], u32);
 
-/// `tokens` are in the order of their ranks and differ from each other; so do the ids of `special_tokens`.
-pub(crate) fn model(path: &str, tokens: &[Ranked<'_>], pattern: &str, special_tokens: &[(String, u32)]) -> Result<Model> {
+/// `tokens` are in the order of their ranks and differ from each other; so do the ids of the `added` ones.
+pub(crate) fn model(path: &str, tokens: &[Ranked<'_>], pattern: &str, added: Vec<Added>) -> Result<Model> {
     let alphabet = alphabet();
     let spell = |bytes: &[u8], text: &mut String| {
         for byte in bytes {
@@ -103,14 +103,22 @@ pub(crate) fn model(path: &str, tokens: &[Ranked<'_>], pattern: &str, special_to
         }
     }
     text.push_str("]}");
-    let added = special_tokens.iter().map(|(content, id)| Added::special(content, *id)).collect::<Vec<_>>();
-    let declared: Vec<Value> = added.iter().map(Added::declaration).collect();
-    let _infallible = write!(text, r#","added_tokens":{}}}"#, Value::Array(declared));
+    let vocabulary = Vocabulary::byte_level(&tokens.iter().map(|(bytes, id)| (super::bytes::spelled(bytes), *id)).collect::<Vec<_>>(), added);
+    let _infallible = write!(text, r#","added_tokens":{}}}"#, declarations(vocabulary.added()));
     // What the pattern does not match is dropped.
     let splitter =
         json!({"type": "Split", "pattern": {"Regex": pattern_of(pattern, tokens)}, "behavior": "Removed", "invert": true, "dialect": "rust"});
-    let vocabulary = Vocabulary::byte_level(&tokens.iter().map(|(bytes, id)| (super::bytes::spelled(bytes), *id)).collect::<Vec<_>>(), added);
-    Ok(Model { text, splitter: Some(splitter), normalizer: None, spaces: None, has_byte_tokens: false, vocabulary, template: Template::default() })
+    Ok(Model {
+        text,
+        splitter: Some(splitter),
+        normalizer: None,
+        spaces: None,
+        has_byte_tokens: false,
+        vocabulary,
+        unigram: None,
+        changes: Vec::new(),
+        template: Template::default(),
+    })
 }
 
 /// The ways to split a token into two others, by their places.

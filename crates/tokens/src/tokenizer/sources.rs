@@ -8,7 +8,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Where transformers writes the template for conversations with tools, below the directory.
 pub(crate) const TOOL_TEMPLATE: &str = "additional_chat_templates/tool_use.jinja";
 
-const CONFIGURATION: [&str; 4] = ["tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", TOOL_TEMPLATE];
+const CONFIGURATION: [&str; 5] = ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", TOOL_TEMPLATE];
 
 /// The contents of a tokenizer's files. The caller reads them: this crate opens no file.
 #[derive(Debug, Clone, PartialEq, Eq)]

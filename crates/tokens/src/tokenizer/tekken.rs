@@ -1,11 +1,14 @@
 //! `tekken.json` of Mistral: ranks in base64, a pattern, and special tokens with the lowest ids.
 
+use super::added::Added;
 use super::json::parse;
 use super::model::Model;
 use super::ranks::{self, Ranked};
+use super::settings::Settings;
 use super::tiktoken::LONGEST_TOKEN;
 use super::{directory::Configuration, fingerprint};
 use crate::error::{Error, Result};
+use crate::quote::quoted;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
@@ -37,7 +40,7 @@ const EARLY_SPECIAL_TOKENS: [&str; 20] = [
 const EARLY_VERSIONS: [&str; 4] = ["v1", "v2", "v3", "v7"];
 
 /// The model and its fingerprint.
-pub(super) fn read(path: &str, bytes: &[u8], configuration: &mut Configuration) -> Result<(Model, String)> {
+pub(super) fn read(path: &str, bytes: &[u8], configuration: &mut Configuration, settings: &Settings) -> Result<(Model, String)> {
     let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
     let file = parse(path, bytes)?;
     let config = |key: &str| file.get("config").and_then(|config| config.get(key));
@@ -61,8 +64,12 @@ pub(super) fn read(path: &str, bytes: &[u8], configuration: &mut Configuration) 
     let pieces = special.iter().map(|(token, id)| (token.as_str(), *id));
     let fingerprint = fingerprint::of_bytes("tekken", bytes, pattern, pieces);
     super::pattern::compile(pattern).map_err(|reason| Error::Pattern { path: path.to_owned(), pattern: pattern.to_owned(), reason })?;
-    let model = ranks::model(path, &ranked, pattern, &special)?;
-    Ok((model, fingerprint))
+    settings.check_plain("tekken.json")?;
+    let mut added: Vec<Added> = special.iter().map(|(content, id)| Added::special(content, *id)).collect();
+    let by_text: HashMap<&[u8], u32> = ranked.iter().copied().collect();
+    let changes = settings.add(&mut added, |token| by_text.get(super::bytes::raw(token)?.as_slice()).copied(), size)?;
+    let model = ranks::model(path, &ranked, pattern, added)?;
+    Ok((Model { changes, ..model }, fingerprint))
 }
 
 fn tokens(path: &str, entries: &[Value]) -> Result<Vec<Vec<u8>>> {
@@ -105,7 +112,7 @@ fn special_tokens(path: &str, file: &Value, count: u32, version: &str) -> Result
             })
             .collect::<Result<_>>()?,
         None if EARLY_VERSIONS.contains(&version) => EARLY_SPECIAL_TOKENS.iter().zip(0..count).map(|(token, id)| ((*token).to_owned(), id)).collect(),
-        None => return Err(invalid(format!("a file of version {version:?} must list its special tokens"))),
+        None => return Err(invalid(format!("a file of version {} must list its special tokens", quoted(version)))),
     };
     let listed = u32::try_from(special.len()).unwrap_or(u32::MAX);
     special.extend((listed..count).map(|id| (format!("<SPECIAL_{id}>"), id)));
@@ -113,7 +120,7 @@ fn special_tokens(path: &str, file: &Value, count: u32, version: &str) -> Result
     let mut ids: HashMap<u32, &str> = HashMap::new();
     for (token, id) in &special {
         if token.is_empty() || !texts.insert(token.as_str()) {
-            return Err(invalid(format!("special token {token:?} is empty or listed twice")));
+            return Err(invalid(format!("special token {} is empty or listed twice", quoted(token))));
         }
         if let Some(first) = ids.insert(*id, token) {
             return Err(Error::DuplicateId { path: path.to_owned(), id: u64::from(*id), first: first.to_owned(), second: token.clone() });

@@ -232,12 +232,12 @@ fn pieces_of_a_long_text_have_the_ids_of_the_whole() {
     };
     assert_eq!(encoded(&tokenizer, &text, SpecialInText::Id).unwrap(), whole);
     let mut threaded = Vec::new();
-    tokenizer.encode_long(&text, SpecialInText::Id, 4, &mut threaded).unwrap();
+    tokenizer.encode_long(&text, SpecialInText::Id, 4, || false, &mut threaded).unwrap();
     assert_eq!(threaded, whole);
     let texts = [text.as_str(), "", "abc"];
-    let batch = tokenizer.encode_batch(&texts, SpecialInText::Id, 3).unwrap();
+    let batch = tokenizer.encode_batch(&texts, SpecialInText::Id, 3, || false).unwrap();
     assert_eq!(batch, [whole, Vec::new(), vec![257]]);
-    let error = tokenizer.encode_batch(&["a", "<eos>"], SpecialInText::Error, 1).unwrap_err();
+    let error = tokenizer.encode_batch(&["a", "<eos>"], SpecialInText::Error, 1, || false).unwrap_err();
     assert_eq!(error.to_string(), "Text 1: Special token \"<eos>\" is in the text at byte 0");
 }
 
@@ -380,4 +380,53 @@ fn token_of_the_model_that_is_added_too_has_labels_within_a_word() {
     tokenizer.encode_labelled("éab ab", std::slice::from_ref(&(2..3)), SpecialInText::Text, &mut ids, &mut labelled).unwrap();
     assert_eq!(ids, [0xc3, 0xa9, 256, 0x20, 256]);
     assert_eq!(labelled, [false, false, true, false, false]);
+}
+
+#[test]
+fn encoding_ends_where_it_is_asked_to_stop() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let tokenizer = opened(&byte_level()).unwrap();
+    let text = "abc ".repeat(PIECE_BYTES);
+    let checks = AtomicUsize::new(0);
+    let is_stopped = || checks.fetch_add(1, Ordering::Relaxed) == 2;
+    let error = tokenizer.encode_long(&text, SpecialInText::Text, 1, is_stopped, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, Error::Stopped), "{error}");
+}
+
+fn in_directory(config: &Value) -> Result<Tokenizer> {
+    let files = [("tokenizer.json", byte_level()), ("tokenizer_config.json", config.clone())];
+    let files = files.map(|(name, value)| (name.to_owned(), value.to_string().into_bytes()));
+    Tokenizer::new(&Sources::directory("m", files.to_vec()), &Options::default())
+}
+
+#[test]
+fn setting_of_a_directory_that_is_not_applied_is_refused_by_name() {
+    let long = "a".repeat(70_000);
+    for (config, expected) in [
+        (json!({"add_prefix_space": true}), "has add_prefix_space: true, which is not supported: the tokenizer.json puts no space before a text"),
+        (json!({"do_lower_case": true}), "has do_lower_case: true, which is not supported: the normalizer of the tokenizer.json does otherwise"),
+        (json!({"added_tokens_decoder": []}), "is not valid: added_tokens_decoder is not an object"),
+        (json!({"added_tokens_decoder": {"x": {}}}), "is not valid: entry \"x\" of added_tokens_decoder is not an id and an object with content"),
+        (
+            json!({"added_tokens_decoder": {"300": {"content": "<new>"}}}),
+            "is not valid: token \"<new>\" has id 300, and as the next one of the tokenizer it gets 261",
+        ),
+        (json!({"eos_token": long}), "is not valid: added token \"aaaa"),
+    ] {
+        let error = in_directory(&config).err().map_or_else(|| "no error".to_owned(), |error| error.to_string());
+        assert!(error.starts_with("`m/tokenizer") && error.contains(expected) && error.len() < 300, "{error}");
+    }
+}
+
+#[test]
+fn tokens_of_a_directory_change_the_fingerprint_if_they_change_ids() {
+    let plain = in_directory(&json!({})).unwrap();
+    assert_eq!(plain.fingerprint(), opened(&byte_level()).unwrap().fingerprint());
+    let same = in_directory(&json!({"eos_token": "<eos>", "added_tokens_decoder": {"260": flags("tool", 260, false)}})).unwrap();
+    assert_eq!(same.fingerprint(), plain.fingerprint());
+    let more = in_directory(&json!({"eos_token": "<end>"})).unwrap();
+    assert_ne!(more.fingerprint(), plain.fingerprint());
+    assert_eq!(encoded(&more, "a<end>tool", SpecialInText::Id).unwrap(), [97, 261, 260]);
+    let split = in_directory(&json!({"split_special_tokens": true})).unwrap();
+    assert!(split.check_ids(true).is_err() && plain.check_ids(false).is_ok());
 }

@@ -1,9 +1,11 @@
 //! `.tiktoken`: a token in base64 and its rank on each line.
 
 use super::Options;
+use super::added::Added;
 use super::fingerprint;
 use super::model::Model;
 use super::ranks::{self, Ranked};
+use super::settings::Settings;
 use crate::error::{Error, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,7 +15,7 @@ use std::collections::HashMap;
 pub(super) const LONGEST_TOKEN: usize = 4096;
 
 /// The model and its fingerprint.
-pub(super) fn read(path: &str, bytes: &[u8], options: &Options) -> Result<(Model, String)> {
+pub(super) fn read(path: &str, bytes: &[u8], options: &Options, settings: &Settings) -> Result<(Model, String)> {
     let missing = |missing| Error::MissingOption { path: path.to_owned(), missing };
     let pattern = options.pattern.as_deref().ok_or_else(|| missing("pattern"))?;
     let special_tokens = options.special_tokens.as_ref().ok_or_else(|| missing("special_tokens"))?;
@@ -26,8 +28,22 @@ pub(super) fn read(path: &str, bytes: &[u8], options: &Options) -> Result<(Model
     check_special(&tokens, &special)?;
     let pieces = special.iter().map(|(token, id)| (token.as_str(), *id));
     let fingerprint = fingerprint::of_bytes("tiktoken", bytes, ranks::pattern_of(pattern, &tokens), pieces);
-    let model = ranks::model(path, &tokens, pattern, &special)?;
-    Ok((model, fingerprint))
+    settings.check_plain("the .tiktoken file")?;
+    let mut added: Vec<Added> = special.iter().map(|(content, id)| Added::special(content, *id)).collect();
+    let by_text: HashMap<&[u8], u32> = tokens.iter().copied().collect();
+    let size = tokens.last().map_or(0, |(_, rank)| rank + 1);
+    let known = |token: &str| by_text.get(super::bytes::raw(token)?.as_slice()).copied();
+    let changes = settings.add_to_ranks(&mut added, known, size)?;
+    for token in &added {
+        if let Ok(place) = tokens.binary_search_by_key(&token.id, |(_, rank)| *rank)
+            && let Some((other, _)) = tokens.get(place).filter(|_| known(&token.content).is_none())
+        {
+            let first = String::from_utf8_lossy(other).into_owned();
+            return Err(Error::DuplicateId { path: path.to_owned(), id: u64::from(token.id), first, second: token.content.clone() });
+        }
+    }
+    let model = ranks::model(path, &tokens, pattern, added)?;
+    Ok((Model { changes, ..model }, fingerprint))
 }
 
 /// A bare word is a name.

@@ -1,7 +1,9 @@
 //! Tokens and their ids.
 
 use super::added::{self, Added, assign};
+use super::settings::Settings;
 use crate::error::{Error, Result};
+use crate::quote::quoted;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +16,9 @@ pub(super) const LONGEST_TOKEN: usize = u16::MAX as usize;
 
 /// How many similar tokens an error names.
 const SIMILAR: usize = 5;
+
+/// Longer tokens take long to compare, and are not typed.
+const MOST_COMPARED: usize = 512;
 
 pub(crate) struct Vocabulary {
     ids: HashMap<Arc<str>, u32>,
@@ -30,24 +35,24 @@ pub(crate) struct Vocabulary {
 impl Vocabulary {
     /// Of a byte-level model, whose tokens are spelled in its alphabet.
     pub(super) fn byte_level(tokens: &[(String, u32)], added: Vec<Added>) -> Self {
-        Self::of(tokens, added, true, |_| false)
+        Self::of(tokens, added, true)
     }
 
     /// Of a model of characters.
-    /// `is_hidden` tells the tokens that the engine does not have by their text.
-    pub(super) fn characters(tokens: &[(String, u32)], added: Vec<Added>, is_hidden: impl Fn(&str) -> bool) -> Self {
-        Self::of(tokens, added, false, is_hidden)
+    pub(super) fn characters(tokens: &[(String, u32)], added: Vec<Added>) -> Self {
+        Self::of(tokens, added, false)
     }
 
-    fn of(tokens: &[(String, u32)], mut added: Vec<Added>, is_byte_level: bool, is_hidden: impl Fn(&str) -> bool) -> Self {
+    fn of(tokens: &[(String, u32)], mut added: Vec<Added>, is_byte_level: bool) -> Self {
         let model: Vec<(&str, u32)> = tokens.iter().map(|(token, id)| (token.as_str(), *id)).collect();
         let known: HashMap<&str, u32> = model.iter().copied().collect();
-        assign(&mut added, model.len(), |token| known.get(token).copied().filter(|_| !is_hidden(token)));
+        added.sort_by_key(|token| token.id);
+        assign(&mut added, model.len(), |token| known.get(token).copied());
         Self::collect(&model, added, is_byte_level)
     }
 
-    /// Of a canonical document.
-    pub(super) fn read(path: &str, document: &Value) -> Result<Self> {
+    /// Of a canonical document, and what the directory changes of it.
+    pub(super) fn read(path: &str, document: &Value, settings: &Settings) -> Result<(Self, Vec<String>)> {
         let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
         let model = &document["model"];
         let mut entries: Vec<(&str, u32)> = Vec::new();
@@ -56,7 +61,7 @@ impl Vocabulary {
                 entries.reserve(vocabulary.len());
                 for (token, id) in vocabulary {
                     let id = id.as_u64().filter(|id| *id <= u64::from(HIGHEST_ID)).and_then(|id| u32::try_from(id).ok());
-                    entries.push((token, id.ok_or_else(|| invalid(format!("token {token:?} has no id from 0 to {HIGHEST_ID}")))?));
+                    entries.push((token, id.ok_or_else(|| invalid(format!("token {} has no id from 0 to {HIGHEST_ID}", quoted(token))))?));
                 }
             }
             Some(Value::Array(vocabulary)) => {
@@ -69,8 +74,7 @@ impl Vocabulary {
             _ => return Err(invalid("its model has no vocabulary".to_owned())),
         }
         if let Some((token, _)) = entries.iter().find(|(token, _)| token.len() > LONGEST_TOKEN) {
-            let start: String = token.chars().take(20).collect();
-            return Err(invalid(format!("token {start:?}… has more than {LONGEST_TOKEN} bytes")));
+            return Err(invalid(format!("token {} has more than {LONGEST_TOKEN} bytes", quoted(token))));
         }
         let mut by_id = entries.clone();
         by_id.sort_unstable_by_key(|(token, id)| (*id, *token));
@@ -83,9 +87,18 @@ impl Vocabulary {
             }
         }
         let known: HashMap<&str, u32> = entries.into_iter().collect();
-        let added = added::declared_tokens(path, document, &known, by_id.len())?;
+        let mut added = added::declared_tokens(path, document, &known, by_id.len())?;
         added::check(path, &added, &by_id, &known)?;
-        Ok(Self::collect(&by_id, added, model.get("byte_level").and_then(Value::as_bool).unwrap_or(false)))
+        let size = u32::try_from(by_id.len()).unwrap_or(u32::MAX);
+        let changes = settings.add(&mut added, |token| known.get(token).copied(), size)?;
+        assign(&mut added, by_id.len(), |token| known.get(token).copied());
+        let is_byte_level = model.get("byte_level").and_then(Value::as_bool).unwrap_or(false);
+        Ok((Self::collect(&by_id, added, is_byte_level), changes))
+    }
+
+    /// Numbers the added tokens for an engine that has [`super::unigram::Unigram::stand_in`] in place of the model.
+    pub(super) fn assign_without_model(&mut self) {
+        assign(&mut self.added, 1, |_| None);
     }
 
     fn collect(model: &[(&str, u32)], added: Vec<Added>, is_byte_level: bool) -> Self {
@@ -186,12 +199,15 @@ impl Vocabulary {
 
     /// Tokens that a user may have meant, the nearest first.
     pub(crate) fn similar(&self, token: &str) -> Vec<String> {
+        if token.len() > MOST_COMPARED {
+            return Vec::new();
+        }
         let wanted = token.to_lowercase();
         let limit = (wanted.chars().count() / 3).max(2);
         let mut near: Vec<(usize, bool, &str)> = Vec::new();
         for (id, known) in &self.tokens {
             let is_model = !self.is_added(*id);
-            if is_model && known.len().abs_diff(wanted.len()) > limit * 4 {
+            if known.len() > MOST_COMPARED || (is_model && known.len().abs_diff(wanted.len()) > limit * 4) {
                 continue;
             }
             let distance = strsim::levenshtein(&wanted, &known.to_lowercase());

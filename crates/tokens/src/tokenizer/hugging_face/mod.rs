@@ -11,8 +11,10 @@ mod splitter;
 use self::scratches::{Scratch, Scratches};
 use self::search::{AddedTokens, Search, Wanted};
 use self::splitter::{Splitter, kind};
-use super::engine::{Cut, Engine, Input, MARKERS, Normalizer, Place, Rewriting, Segment};
+use super::added::check_lengths;
+use super::engine::{Before, Cut, Engine, Input, MARKERS, Normalizer, Place, Rewriting, Segment};
 use super::model::Model;
+use super::unigram::Unigram;
 use crate::caught::caught;
 use crate::error::{Error, Result};
 use serde_json::Value;
@@ -35,6 +37,8 @@ const LEAST_BYTES_OF_WORD: usize = 2;
 
 pub(crate) struct HuggingFace {
     tokenizer: PipelineTokenizer,
+    /// In place of the engine's model.
+    unigram: Option<Unigram>,
     splitter: Splitter,
     normalizer: Option<Box<dyn Normalizer>>,
     /// Writes markers for spaces in the text between all added tokens.
@@ -48,7 +52,8 @@ pub(crate) struct HuggingFace {
 
 impl HuggingFace {
     pub(crate) fn new(path: &str, model: Model) -> Result<(Self, super::vocabulary::Vocabulary)> {
-        let Model { text, splitter, normalizer, spaces, vocabulary, has_byte_tokens, .. } = model;
+        let Model { text, splitter, normalizer, spaces, vocabulary, has_byte_tokens, unigram, .. } = model;
+        check_lengths(path, vocabulary.added())?;
         let splitter = splitter.filter(|value| kind(value) != MARKERS || vocabulary.marks_begin_words());
         let none = || Ok(Splitter::Native(PipelinePreTokenizer::None));
         caught(|| {
@@ -58,7 +63,8 @@ impl HuggingFace {
             let tokenizer = read.map_err(|error| unsupported(path, &error.to_string()))?;
             let renumbered = vocabulary.added().iter().filter(|added| added.id != added.assigned).map(|added| (added.assigned, added.id)).collect();
             let (added, spaces) = (AddedTokens::new(vocabulary.added()), spaces.as_ref().map(metaspace));
-            Ok((Self { tokenizer, splitter, normalizer, spaces, has_byte_tokens, renumbered, added, scratches: Scratches::new() }, vocabulary))
+            let scratches = Scratches::new();
+            Ok((Self { tokenizer, unigram, splitter, normalizer, spaces, has_byte_tokens, renumbered, added, scratches }, vocabulary))
         })
     }
 
@@ -69,13 +75,7 @@ impl HuggingFace {
 
     /// Returns the number of special tokens that the input spells.
     fn run(&self, input: Input<'_>, scratch: &mut Scratch, out: &mut Vec<u32>, mut trace: Option<&mut Vec<Segment>>) -> Result<usize> {
-        // The normalizer of SentencePiece keeps user-defined pieces itself, and they are found after it.
-        let wanted = match (self.normalizer.is_some(), input.special) {
-            (false, false) => Wanted::Ordinary,
-            (false, true) => Wanted::All,
-            (true, false) => Wanted::None,
-            (true, true) => Wanted::Special,
-        };
+        let wanted = if input.special { Wanted::All } else { Wanted::Ordinary };
         let mut search = self.search(input.text, false);
         let (mut from, mut spelled) = (0, 0);
         // Control tokens are not a part of the text.
@@ -84,7 +84,13 @@ impl HuggingFace {
             let found = search.next(wanted);
             let end = found.as_ref().map_or(input.text.len(), |(range, _)| range.start);
             if let Some(chunk) = input.text.get(from..end).filter(|chunk| !chunk.is_empty()) {
-                let place = Place { is_first, is_last: input.is_last && end == input.text.len() };
+                let before = match (from > 0, is_first) {
+                    (false, true) => Before::Nothing,
+                    (false, false) => Before::Piece,
+                    (true, true) => Before::Tokens,
+                    (true, false) => Before::TextAndToken,
+                };
+                let place = Place { before, is_last: input.is_last && end == input.text.len() };
                 spelled += self.run_chunk(chunk, from, place, input, scratch, out, trace.as_deref_mut())?;
                 is_first = false;
             }
@@ -119,7 +125,12 @@ impl HuggingFace {
         let is_engines = self.normalizer.is_none();
         let is_unchanged = is_engines && self.tokenizer.get_normalizers().is_empty();
         let origin = |range: Range<usize>| if is_unchanged { start + range.start..start + range.end } else { start..start + chunk.len() };
-        let wanted = if is_engines && input.special { Wanted::All } else { Wanted::Ordinary };
+        let wanted = match (is_engines, input.special) {
+            (true, true) => Wanted::All,
+            (true, false) => Wanted::Ordinary,
+            // The normalizer of SentencePiece keeps its pieces itself.
+            (false, _) => Wanted::Pieces,
+        };
         let mut search = self.search(&normalized, is_engines);
         let mut from = 0;
         loop {
@@ -173,13 +184,18 @@ impl HuggingFace {
         if u32::try_from(text.len()).is_err() {
             return Err(Error::NotEncoded { reason: format!("{} bytes without a place to cut are more than 4 GiB", text.len()) });
         }
-        let Scratch { model, splitter, spans, tokens } = scratch;
+        let Scratch { model, splitter, spans, tokens, path } = scratch;
         spans.clear();
         if text.len() > scratches::LARGEST_KEPT_TEXT {
             // What is reserved and not used costs nothing, and growing would copy.
             spans.reserve(text.len() / LEAST_BYTES_OF_WORD);
         }
         self.splitter.split(text, start, splitter, spans)?;
+        if let Some(unigram) = &self.unigram {
+            let words = spans.iter().filter_map(|span| text.get(span.range()));
+            words.for_each(|word| unigram.encode(word, path, out));
+            return Ok(());
+        }
         // Words are independent of each other.
         for spans in spans.chunks(WORDS) {
             tokens.clear();
@@ -260,10 +276,10 @@ impl Engine for HuggingFace {
 
     fn cut(&self) -> Cut {
         // Sums of scores depend on where they begin.
-        let has_scores = matches!(self.tokenizer.get_model(), PipelineModel::Unigram(_));
+        let has_scores = self.unigram.is_some();
         let is_split = self.splitter.ends_words();
         if let Some(normalizer) = &self.normalizer {
-            let is_known = normalizer.is_spacing() && matches!(self.splitter, Splitter::Markers);
+            let is_known = normalizer.is_spacing() && matches!(self.splitter, Splitter::Markers) && !has_scores;
             return if is_known { Cut::BeforeSpace } else { Cut::Never };
         }
         let normalizers = self.tokenizer.get_normalizers();
@@ -284,7 +300,7 @@ impl Engine for HuggingFace {
     }
 
     fn rewriting(&self) -> std::result::Result<Rewriting, String> {
-        if let PipelineModel::WordPiece(_) | PipelineModel::WordLevel(_) = self.tokenizer.get_model() {
+        if let (None, PipelineModel::WordPiece(_) | PipelineModel::WordLevel(_)) = (&self.unigram, self.tokenizer.get_model()) {
             return Err("its model has tokens that differ from the text they stand for".to_owned());
         }
         if let Some(normalizer) = &self.normalizer {

@@ -1,5 +1,6 @@
 //! Buffers of the engine, kept from call to call.
 
+use crate::tokenizer::unigram::Path;
 use std::sync::Mutex;
 use tokenizers::pipeline::{Model as _, PipelineModel, PipelineModelScratch, PipelineToken, PreTokenizerScratch, Span};
 
@@ -9,6 +10,7 @@ pub(super) struct Scratch {
     pub(super) splitter: PreTokenizerScratch,
     pub(super) spans: Vec<Span>,
     pub(super) tokens: Vec<PipelineToken>,
+    pub(super) path: Path,
 }
 
 /// Buffers of earlier calls. No lock is waited for, so a child that was forked during a call does not hang.
@@ -31,6 +33,7 @@ impl Scratches {
             splitter: PreTokenizerScratch::default(),
             spans: Vec::new(),
             tokens: Vec::new(),
+            path: Path::default(),
         })
     }
 

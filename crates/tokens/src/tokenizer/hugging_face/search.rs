@@ -14,6 +14,7 @@ pub(super) struct AddedTokens(HashMap<u32, Kind>);
 #[derive(Clone, Copy, Default)]
 struct Kind {
     is_special: bool,
+    is_piece: bool,
     bounds: Bounds,
 }
 
@@ -23,13 +24,14 @@ pub(super) enum Wanted {
     All,
     Ordinary,
     Special,
-    None,
+    /// Pieces, which are not among the others.
+    Pieces,
 }
 
 impl AddedTokens {
     pub(super) fn new(added: &[Added]) -> Self {
         // The last one of a text decides.
-        let kinds = added.iter().map(|added| (added.assigned, Kind { is_special: added.is_special, bounds: added.bounds }));
+        let kinds = added.iter().map(|added| (added.assigned, Kind { is_special: added.is_special, is_piece: added.is_piece, bounds: added.bounds }));
         Self(kinds.collect())
     }
 
@@ -72,17 +74,17 @@ impl<'a, M: PipelinePatternMatcher> Search<'a, M> {
         loop {
             let ((start, end), id) = self.matcher.extract_next(self.text.as_bytes(), self.next, self.is_normalized, false)?;
             self.next = end;
-            let Kind { is_special, bounds } = self.tokens.kind(id);
+            let Kind { is_special, is_piece, bounds } = self.tokens.kind(id);
             let (before, after) = (self.text.get(..start)?, self.text.get(end..)?);
             if bounds.is_word && (before.chars().next_back().is_some_and(is_word) || after.chars().next().is_some_and(is_word)) {
                 continue;
             }
             self.spelled += usize::from(is_special);
             let is_wanted = match wanted {
-                Wanted::All => true,
-                Wanted::Ordinary => !is_special,
+                Wanted::All => !is_piece,
+                Wanted::Ordinary => !is_special && !is_piece,
                 Wanted::Special => is_special,
-                Wanted::None => false,
+                Wanted::Pieces => is_piece,
             };
             if !is_wanted {
                 continue;

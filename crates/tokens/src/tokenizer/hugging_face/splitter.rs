@@ -2,6 +2,7 @@
 
 use super::{not_encoded, unsupported};
 use crate::error::{Error, Result};
+use crate::quote::quoted;
 use crate::tokenizer::engine::MARKERS;
 use crate::tokenizer::pattern::{Behavior, Pattern, translated};
 use memchr::memmem::Finder;
@@ -72,7 +73,12 @@ impl Splitter {
             "MergedWithPrevious" => Behavior::MergedWithPrevious,
             "MergedWithNext" => Behavior::MergedWithNext,
             "Contiguous" => Behavior::Contiguous,
-            other => return Err(Error::Unsupported { path: path.to_owned(), what: format!("its pre-tokenizer has the unknown behavior {other:?}") }),
+            other => {
+                return Err(Error::Unsupported {
+                    path: path.to_owned(),
+                    what: format!("its pre-tokenizer has the unknown behavior {}", quoted(other)),
+                });
+            }
         };
         let covers = matches!((behavior, is_inverted), (Behavior::Isolated, false) | (Behavior::Removed, true));
         if covers && has_grammar(pattern) {

@@ -1,6 +1,6 @@
 //! Normalization as sentencepiece does it: characters by a map, then white space.
 
-use super::super::engine::{Normalizer, Place};
+use super::super::engine::{Before, Normalizer, Place};
 use super::super::normalizers::{MOST_GROWTH, longest_text};
 use super::file::Normalization;
 use crate::error::{Error, Result};
@@ -10,16 +10,29 @@ pub(super) const MARKER: &str = "\u{2581}";
 
 pub(super) struct Rules {
     charsmap: Option<Charsmap>,
-    add_dummy_prefix: bool,
+    prefix: Prefix,
     remove_extra_whitespaces: bool,
     escape_whitespaces: bool,
-    space_is_suffix: bool,
     /// User-defined pieces, which stay as they are; the longest first.
     symbols: Vec<String>,
 }
 
+/// Where a space is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prefix {
+    Never,
+    /// Before the first part of a text that is no added token.
+    First,
+    /// After the last part of a text.
+    Suffix,
+    /// As in transformers: before a text, unless it begins with an added token or a space.
+    Start,
+    /// As in transformers: before each part between added tokens, unless it begins with a space.
+    EveryPart,
+}
+
 impl Rules {
-    pub(super) fn new(path: &str, spec: Normalization<'_>, space_is_suffix: bool, mut symbols: Vec<String>) -> Result<Self> {
+    pub(super) fn new(path: &str, spec: Normalization<'_>, prefix: Prefix, mut symbols: Vec<String>) -> Result<Self> {
         symbols.sort_by_key(|symbol| std::cmp::Reverse(symbol.len()));
         if longest_text(spec.charsmap) > MOST_GROWTH {
             let what = format!("its charsmap writes more than {MOST_GROWTH} bytes for a character");
@@ -31,18 +44,21 @@ impl Rules {
             let parsed = Charsmap::parse(spec.charsmap);
             Some(parsed.ok_or_else(|| Error::Invalid { path: path.to_owned(), problem: "its precompiled charsmap is incomplete".to_owned() })?)
         };
-        Ok(Self {
-            charsmap,
-            add_dummy_prefix: spec.add_dummy_prefix,
-            remove_extra_whitespaces: spec.remove_extra_whitespaces,
-            escape_whitespaces: spec.escape_whitespaces,
-            space_is_suffix,
-            symbols,
-        })
+        Ok(Self { charsmap, prefix, remove_extra_whitespaces: spec.remove_extra_whitespaces, escape_whitespaces: spec.escape_whitespaces, symbols })
     }
 
     fn space(&self) -> &'static str {
         if self.escape_whitespaces { MARKER } else { " " }
+    }
+
+    fn has_prefix(&self, text: &str, place: Place) -> bool {
+        let has_space = || text.starts_with([' ', '\u{2581}']);
+        match self.prefix {
+            Prefix::Never | Prefix::Suffix => false,
+            Prefix::First => is_first(place),
+            Prefix::Start => place.before == Before::Nothing && !has_space(),
+            Prefix::EveryPart => place.before != Before::Piece && !has_space(),
+        }
     }
 
     /// What the text begins with, and how many bytes of it that replaces.
@@ -58,11 +74,16 @@ impl Rules {
     }
 }
 
+/// Control tokens are not a part of the text.
+fn is_first(place: Place) -> bool {
+    matches!(place.before, Before::Nothing | Before::Tokens)
+}
+
 impl Normalizer for Rules {
     fn normalize(&self, text: &str, place: Place) -> String {
         let mut rest = text;
         let mut out = String::with_capacity(text.len() + text.len() / 4);
-        let opens = place.is_first;
+        let opens = is_first(place);
         if opens && self.remove_extra_whitespaces {
             while let (" ", length) = self.first(rest) {
                 rest = rest.get(length..).unwrap_or_default();
@@ -71,7 +92,7 @@ impl Normalizer for Rules {
                 return out;
             }
         }
-        if opens && self.add_dummy_prefix && !self.space_is_suffix {
+        if self.has_prefix(text, place) {
             out.push_str(self.space());
         }
         let mut is_after_space = opens && self.remove_extra_whitespaces;
@@ -99,7 +120,7 @@ impl Normalizer for Rules {
             if self.remove_extra_whitespaces {
                 out.truncate(out.trim_end_matches(self.space()).len());
             }
-            if self.add_dummy_prefix && self.space_is_suffix {
+            if self.prefix == Prefix::Suffix {
                 out.push_str(self.space());
             }
         }
@@ -107,7 +128,11 @@ impl Normalizer for Rules {
     }
 
     fn is_spacing(&self) -> bool {
-        self.charsmap.is_none() && self.escape_whitespaces && !self.space_is_suffix && !self.remove_extra_whitespaces && self.symbols.is_empty()
+        self.charsmap.is_none()
+            && self.escape_whitespaces
+            && self.prefix != Prefix::Suffix
+            && !self.remove_extra_whitespaces
+            && self.symbols.is_empty()
     }
 }
 

@@ -1,0 +1,271 @@
+//! Unigram models: the segmentation of a text whose tokens have the highest sum of scores.
+//!
+//! Which one of nearly equal segmentations is the highest depends on how the sums are rounded, and so on the library that the file is for. The search keeps
+//! no more of a text than the part in which tokens overlap: once all segmentations have a boundary in common, what is before it is decided.
+
+mod trie;
+
+use crate::error::{Error, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use trie::Trie;
+
+/// What an unknown character scores below the lowest token.
+const PENALTY: f64 = 10.0;
+
+/// Noncharacters, in an order that no text has.
+const STAND_IN: &str = "\u{fdd9}\u{10ffff}\u{fdd4}\u{1fffe}\u{fdef}\u{8ffff}\u{fdd0}\u{3fffe}";
+
+pub(crate) struct Unigram {
+    trie: Trie,
+    /// By id.
+    scores: Vec<f64>,
+    unknown: u32,
+    unknown_score: f64,
+    /// Tokens of bytes, for unknown characters.
+    bytes: Option<Box<[Option<u32>; 256]>>,
+    library: Library,
+}
+
+/// The library that decides about near ties.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Library {
+    /// Sums have 32 bits.
+    SentencePiece,
+    /// Sums have 64 bits; a run of unknown characters may spell a token.
+    HuggingFace,
+}
+
+/// What a model is made of.
+pub(crate) struct Parts<'a> {
+    /// Tokens that text can become. Of two with one text, the last one counts.
+    pub(crate) tokens: Vec<(&'a str, u32)>,
+    /// By id.
+    pub(crate) scores: Vec<f64>,
+    pub(crate) unknown: u32,
+    /// Of all tokens that count.
+    pub(crate) lowest: f64,
+    pub(crate) bytes: Option<Box<[Option<u32>; 256]>>,
+    pub(crate) library: Library,
+}
+
+/// The best segmentation up to a place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Node {
+    sum: f64,
+    /// Where its last token begins.
+    start: u32,
+    id: u32,
+}
+
+/// Buffers of one call.
+#[derive(Debug, Default)]
+pub(crate) struct Path {
+    nodes: Vec<Node>,
+    tokens: Vec<(u32, u32)>,
+}
+
+const UNREACHED: Node = Node { sum: f64::NEG_INFINITY, start: u32::MAX, id: 0 };
+
+impl Unigram {
+    pub(crate) fn new(parts: Parts<'_>) -> Self {
+        let Parts { tokens, scores, unknown, lowest, bytes, library } = parts;
+        let keys: BTreeMap<&[u8], u32> = tokens.into_iter().map(|(text, id)| (text.as_bytes(), id)).filter(|(text, _)| !text.is_empty()).collect();
+        let trie = Trie::new(&keys.into_iter().collect::<Vec<_>>());
+        let mut model = Self { trie, scores, unknown, unknown_score: 0.0, bytes, library };
+        model.unknown_score = model.rounded(lowest - PENALTY);
+        model
+    }
+
+    /// `model` is that of a `tokenizer.json`, whose vocabulary has been checked.
+    pub(crate) fn of_json(path: &str, model: &Value) -> Result<Self> {
+        let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
+        if let Some(alpha) = model.get("alpha").and_then(Value::as_f64).filter(|alpha| *alpha != 0.0) {
+            return Err(Error::Unsupported { path: path.to_owned(), what: format!("its Unigram model has alpha {alpha}, so its ids are random") });
+        }
+        let entries = model.get("vocab").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let tokens: Vec<(&str, u32)> = entries.iter().zip(0..).filter_map(|(entry, id)| Some((entry.get(0)?.as_str()?, id))).collect();
+        let score = |(number, entry): (usize, &Value)| {
+            let score = entry.get(1).and_then(Value::as_f64);
+            score.ok_or_else(|| invalid(format!("vocabulary entry {number} has no score")))
+        };
+        let scores = entries.iter().enumerate().map(score).collect::<Result<Vec<f64>>>()?;
+        let unknown = model.get("unk_id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
+        let unknown = unknown.ok_or_else(|| invalid("the Unigram model has no unknown token".to_owned()))?;
+        let lowest = scores.iter().copied().fold(f64::INFINITY, f64::min);
+        let has_bytes = model.get("byte_fallback").and_then(Value::as_bool).unwrap_or(false);
+        let bytes = has_bytes.then(|| byte_tokens(tokens.iter().copied()));
+        Ok(Self::new(Parts { tokens, scores, unknown, lowest, bytes, library: Library::HuggingFace }))
+    }
+
+    /// What the engine has in place of the model. No text has its token.
+    pub(crate) fn stand_in() -> Value {
+        json!({"type": "WordLevel", "vocab": {STAND_IN: 0}, "unk_token": STAND_IN})
+    }
+
+    fn rounded(&self, sum: f64) -> f64 {
+        match self.library {
+            #[expect(clippy::cast_possible_truncation, reason = "the rounding of 32 bits is wanted")]
+            Library::SentencePiece => f64::from(sum as f32),
+            Library::HuggingFace => sum,
+        }
+    }
+
+    /// Appends the ids of `text`, which has less than 4 GiB.
+    pub(crate) fn encode(&self, text: &str, path: &mut Path, out: &mut Vec<u32>) {
+        // Up to where all is decided, and where a run of unknown characters before that begins.
+        let (mut decided, mut unknown) = (0, None);
+        path.nodes.clear();
+        path.nodes.push(Node { sum: 0.0, ..UNREACHED });
+        for (at, character) in text.char_indices() {
+            if at > decided && path.nodes.len() == at - decided + 1 {
+                self.decide(text, decided, path, &mut unknown, out);
+                decided = at;
+            }
+            let from = at - decided;
+            let sum = path.nodes.get(from).map_or(0.0, |node| node.sum);
+            let rest = text.as_bytes().get(at..).unwrap_or_default();
+            let mut has_single = false;
+            for (length, id) in self.trie.prefixes(rest) {
+                has_single |= length == character.len_utf8();
+                let score = self.scores.get(id as usize).copied().unwrap_or_default();
+                offer(path, from, length, self.rounded(sum + score), id);
+            }
+            if !has_single {
+                offer(path, from, character.len_utf8(), self.rounded(sum + self.unknown_score), self.unknown);
+            }
+        }
+        self.decide(text, decided, path, &mut unknown, out);
+        self.end_unknown(text, unknown, text.len(), out);
+    }
+
+    /// Appends what is before the last node, and begins again after it.
+    fn decide(&self, text: &str, decided: usize, path: &mut Path, unknown: &mut Option<usize>, out: &mut Vec<u32>) {
+        let Path { nodes, tokens } = path;
+        let last = nodes.last().copied().unwrap_or(UNREACHED);
+        let mut end = nodes.len() - 1;
+        tokens.clear();
+        while let Some(node) = nodes.get(end).filter(|node| (node.start as usize) < end) {
+            tokens.push((node.start, node.id));
+            end = node.start as usize;
+        }
+        for (start, id) in tokens.iter().rev() {
+            let start = decided + *start as usize;
+            if *id == self.unknown {
+                unknown.get_or_insert(start);
+            } else {
+                self.end_unknown(text, unknown.take(), start, out);
+                out.push(*id);
+            }
+        }
+        nodes.clear();
+        nodes.push(Node { start: u32::MAX, ..last });
+    }
+
+    /// A run of unknown characters is one token, or tokens of its bytes.
+    fn end_unknown(&self, text: &str, start: Option<usize>, end: usize, out: &mut Vec<u32>) {
+        let Some(run) = start.and_then(|start| text.as_bytes().get::<Range<usize>>(start..end)) else {
+            return;
+        };
+        if self.library == Library::HuggingFace
+            && let Some(id) = self.trie.get(run)
+        {
+            out.push(id);
+            return;
+        }
+        let before = out.len();
+        if let Some(bytes) = &self.bytes {
+            out.extend(run.iter().map_while(|byte| bytes.get(usize::from(*byte)).copied().flatten()));
+        }
+        if out.len() - before != run.len() {
+            out.truncate(before);
+            out.push(self.unknown);
+        }
+    }
+}
+
+/// Of segmentations with the same sum, the one with the longest last token stays.
+#[inline]
+fn offer(path: &mut Path, from: usize, length: usize, sum: f64, id: u32) {
+    let end = from + length;
+    if path.nodes.len() <= end {
+        path.nodes.resize(end + 1, UNREACHED);
+    }
+    if let (Some(node), Ok(start)) = (path.nodes.get_mut(end), u32::try_from(from))
+        && (node.start == u32::MAX || sum > node.sum)
+    {
+        *node = Node { sum, start, id };
+    }
+}
+
+/// The tokens that are named for bytes, such as `<0x41>`.
+pub(crate) fn byte_tokens<'a>(tokens: impl Iterator<Item = (&'a str, u32)>) -> Box<[Option<u32>; 256]> {
+    let mut bytes = Box::new([None; 256]);
+    for (text, id) in tokens {
+        let digits = text.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>')).filter(|digits| digits.len() == 2);
+        // The names have capital letters.
+        let byte =
+            digits.filter(|digits| !digits.contains(|digit: char| digit.is_ascii_lowercase())).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        if let Some(place) = byte.and_then(|byte| bytes.get_mut(usize::from(byte))) {
+            *place = Some(id);
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(model: &Value, text: &str) -> Vec<u32> {
+        let mut out = Vec::new();
+        Unigram::of_json("m", model).unwrap().encode(text, &mut Path::default(), &mut out);
+        out
+    }
+
+    /// The highest sum of all segmentations, as the library defines it.
+    fn best(scores: &[(&str, f64)], text: &str) -> f64 {
+        let mut sums = vec![0.0; text.len() + 1];
+        for end in 1..=text.len() {
+            let of = |(token, score): &(&str, f64)| Some(sums[text[..end].strip_suffix(token)?.len()] + score);
+            sums[end] = scores.iter().filter_map(of).fold(f64::NEG_INFINITY, f64::max);
+        }
+        sums[text.len()]
+    }
+
+    #[test]
+    fn sum_of_the_tokens_is_the_highest_of_all_segmentations() {
+        let scores = [("a", -3.0), ("b", -3.5), ("ab", -4.0), ("ba", -5.0), ("abb", -6.0), ("bab", -6.25), ("aaaa", -7.0), ("babababa", -11.0)];
+        let vocabulary: Vec<Value> =
+            std::iter::once(json!(["<unk>", 0.0])).chain(scores.iter().map(|(token, score)| json!([token, score]))).collect();
+        let model = json!({"type": "Unigram", "unk_id": 0, "vocab": vocabulary});
+        for number in 1..2048_u32 {
+            let text: String = (0..u32::BITS - number.leading_zeros()).map(|bit| if (number >> bit) & 1 == 1 { 'a' } else { 'b' }).collect();
+            let ids = encoded(&model, &text);
+            let tokens = ids.iter().map(|id| scores[*id as usize - 1]).collect::<Vec<_>>();
+            assert_eq!(tokens.iter().map(|(token, _)| *token).collect::<String>(), text);
+            assert!((tokens.iter().map(|(_, score)| score).sum::<f64>() - best(&scores, &text)).abs() < 1e-9, "{text}");
+        }
+    }
+
+    #[test]
+    fn run_of_unknown_characters_is_one_token_or_its_bytes() {
+        let mut vocabulary = vec![json!(["<unk>", 0.0]), json!(["a", -1.0])];
+        let model = json!({"type": "Unigram", "unk_id": 0, "vocab": vocabulary});
+        assert_eq!(encoded(&model, "yéaéya"), [0, 1, 0, 1]);
+        vocabulary.extend((0..=255).map(|byte| json!([format!("<0x{byte:02X}>"), -50.0])));
+        let model = json!({"type": "Unigram", "unk_id": 0, "byte_fallback": true, "vocab": vocabulary});
+        assert_eq!(encoded(&model, "éa"), [2 + 0xc3, 2 + 0xa9, 1]);
+        vocabulary.pop();
+        let model = json!({"type": "Unigram", "unk_id": 0, "byte_fallback": true, "vocab": vocabulary});
+        assert_eq!(encoded(&model, "éa"), [2 + 0xc3, 2 + 0xa9, 1]);
+    }
+
+    #[test]
+    fn model_whose_ids_are_random_is_refused() {
+        let model = json!({"type": "Unigram", "unk_id": 0, "alpha": 0.1, "vocab": [["<unk>", 0.0]]});
+        let error = Unigram::of_json("m", &model).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("`m` cannot be used: its Unigram model has alpha 0.1, so its ids are random"));
+    }
+}
