@@ -56,7 +56,7 @@ pub use publish::{LocalStaged, create_directory, remove_stale_staging, sync_name
 pub use real_names::RealNames;
 pub use remote::{
     CredentialSource, Credentials, FsspecFile, FsspecFiles, RemoteDisk, RemoteStore, RequestCounts, StorageOptions, configure, is_reached_with,
-    options_of, pinned_revisions, request_counts, total_request_counts,
+    is_unreadable, options_of, pinned_revisions, request_counts, total_request_counts,
 };
 pub use roots::Roots;
 pub use scratch::ScratchFile;
@@ -219,6 +219,12 @@ pub trait Store: Send + Sync + Debug {
     /// # Errors
     /// [`Error::NotFound`] when a path without wildcards does not exist.
     fn list(&self, path: &str) -> Result<Vec<String>>;
+
+    /// Which of `names` are directories in `directory`. A store over a network answers with one request, if it can be listed by directory.
+    ///
+    /// # Errors
+    /// [`Error::List`] when it cannot be listed.
+    fn directories_in(&self, directory: &str, names: &[&str]) -> Result<Vec<bool>>;
 
     /// Starts a file that will be published under `path`; until then it is one of the `unpublished` files of its run.
     ///

@@ -161,6 +161,11 @@ impl Store for LocalStore {
         Ok(files)
     }
 
+    fn directories_in(&self, directory: &str, names: &[&str]) -> Result<Vec<bool>> {
+        let directory = resolved_path(directory)?;
+        Ok(names.iter().map(|name| Path::new(&*directory).join(name).is_dir()).collect())
+    }
+
     fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
         Ok(Box::new(LocalStaged::create(&resolved_path(path)?, unpublished)?))
     }

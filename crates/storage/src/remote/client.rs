@@ -18,6 +18,7 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::client::HttpClient;
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use std::sync::{Arc, Once, OnceLock};
@@ -32,6 +33,8 @@ pub(super) struct Client {
     pub(super) objects: Arc<dyn ObjectStore>,
     /// For stores with multipart uploads.
     pub(super) parts: Option<Arc<dyn MultipartStore>>,
+    /// For stores that can be listed page by page.
+    pub(super) pages: Option<Arc<dyn PaginatedListStore>>,
     pub(super) limiter: Arc<ConcurrencyLimiter>,
     pub(super) counts: Arc<Counts>,
     pub(super) conditional: Arc<ConditionalUploads>,
@@ -39,7 +42,7 @@ pub(super) struct Client {
     pub(super) knows_ends: bool,
 }
 
-type Made = (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>);
+type Made = (Arc<dyn ObjectStore>, Option<Arc<dyn MultipartStore>>, Option<Arc<dyn PaginatedListStore>>);
 
 impl Client {
     /// `commit` belongs to the store and is shared by its processes.
@@ -69,8 +72,8 @@ impl Client {
             Service::Hub => parts.hub(commit),
             Service::Fsspec => parts.fsspec(),
         };
-        let (objects, parts) = made.map_err(|error| options.scrubbed(&error.to_string()))?;
-        Ok(Self { objects, parts, limiter, counts, conditional, knows_ends: location.service != Service::Azure })
+        let (objects, parts, pages) = made.map_err(|error| options.scrubbed(&error.to_string()))?;
+        Ok(Self { objects, parts, pages, limiter, counts, conditional, knows_ends: location.service != Service::Azure })
     }
 }
 
@@ -135,7 +138,7 @@ impl Parts<'_> {
             builder = builder.with_credentials(Renewed::new(source, credentials::aws));
         }
         let store = Arc::new(builder.with_http_connector(self.connector).build()?);
-        Ok((Arc::clone(&store) as _, Some(store)))
+        Ok((Arc::clone(&store) as _, Some(Arc::clone(&store) as _), Some(store)))
     }
 
     fn gcs(mut self) -> object_store::Result<Made> {
@@ -174,7 +177,7 @@ impl Parts<'_> {
             builder = builder.with_credentials(Renewed::new(source, credentials::gcp));
         }
         let store = Arc::new(builder.with_http_connector(self.connector).build()?);
-        Ok((Arc::clone(&store) as _, Some(store)))
+        Ok((Arc::clone(&store) as _, Some(Arc::clone(&store) as _), Some(store)))
     }
 
     fn azure(self) -> object_store::Result<Made> {
@@ -196,7 +199,7 @@ impl Parts<'_> {
         }
         let conditional = Arc::clone(&self.connector.conditional);
         let store = Arc::new(builder.with_http_connector(self.connector).build()?);
-        Ok((Arc::clone(&store) as _, Some(Arc::new(Blocks::new(store, conditional)))))
+        Ok((Arc::clone(&store) as _, Some(Arc::new(Blocks::new(Arc::clone(&store), conditional))), Some(store)))
     }
 
     fn http(self) -> object_store::Result<Made> {
@@ -204,7 +207,7 @@ impl Parts<'_> {
         for (name, value) in self.named {
             builder = builder.with_config(name.parse::<ClientConfigKey>()?, *value);
         }
-        Ok((Arc::new(builder.with_http_connector(self.connector).build()?), None))
+        Ok((Arc::new(builder.with_http_connector(self.connector).build()?), None, None))
     }
 
     fn hub(self, commit: &Arc<OnceLock<String>>) -> object_store::Result<Made> {
@@ -215,7 +218,7 @@ impl Parts<'_> {
         let client = self.connector.watched(client.clone(), client);
         let address = self.location.hub().map_err(unusable)?;
         let store = HubStore::new((&self.location.root, &address), self.named, commit, (&self.connector, client), self.retry()).map_err(unusable)?;
-        Ok((Arc::new(ReadOnly(Arc::new(store))), None))
+        Ok((Arc::new(ReadOnly(Arc::new(store))), None, None))
     }
 
     fn fsspec(self) -> object_store::Result<Made> {
@@ -223,6 +226,6 @@ impl Parts<'_> {
             return Err(unusable(format!("storage option `{name}` is not supported with a file system")));
         }
         let files = self.options.files().ok_or_else(|| unusable("no file system was passed for the scheme".to_owned()))?;
-        Ok((Arc::new(ReadOnly(Arc::new(FsspecStore::new(&self.location.root, files)))), None))
+        Ok((Arc::new(ReadOnly(Arc::new(FsspecStore::new(&self.location.root, files)))), None, None))
     }
 }

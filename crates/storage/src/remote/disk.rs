@@ -7,6 +7,7 @@
 //! made after it.
 
 use super::failure::{Operation, error_of};
+use super::keys::is_escaped;
 use super::location::Location;
 use super::registry;
 use super::retry::{Cause, cause_of};
@@ -253,9 +254,15 @@ impl Place {
 /// The names in a listing of the directory `key`, without its marker and those of tombstones.
 fn names_in(key: &Path, listed: &ListResult) -> Vec<String> {
     // Consoles create an empty object for a directory; its key is listed without its slash.
-    let objects: Vec<&str> = listed.objects.iter().filter(|meta| meta.location != *key).filter_map(|meta| meta.location.filename()).collect();
+    let objects: Vec<&str> = listed
+        .objects
+        .iter()
+        .filter(|meta| meta.location != *key && !is_escaped(&meta.location))
+        .filter_map(|meta| meta.location.filename())
+        .collect();
     let removed: Vec<&str> = objects.iter().filter_map(|name| name.strip_suffix(TOMBSTONE)).collect();
-    let directories = listed.common_prefixes.iter().filter_map(Path::filename).filter(|name| !removed.contains(name));
+    let directories =
+        listed.common_prefixes.iter().filter(|prefix| !is_escaped(prefix)).filter_map(Path::filename).filter(|name| !removed.contains(name));
     let files = objects.iter().copied().filter(|name| *name != MARK && !name.ends_with(TOMBSTONE));
     let mut names: Vec<String> = files.chain(directories).map(str::to_owned).collect();
     names.sort_unstable();

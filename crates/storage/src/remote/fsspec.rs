@@ -1,5 +1,6 @@
 //! An fsspec file system as a store. It is slow: requests run Python code, one at a time.
 
+use super::keys;
 use super::providers::{FsspecFile, FsspecFiles};
 use super::read_only::Readable;
 use async_trait::async_trait;
@@ -31,7 +32,7 @@ impl FsspecStore {
     }
 
     fn meta(&self, file: FsspecFile) -> Option<ObjectMeta> {
-        let location = Path::parse(file.path.strip_prefix(&self.root)?).ok()?;
+        let location = keys::listed(file.path.strip_prefix(&self.root)?);
         // If the file system has no version marks, the size serves as one.
         Some(ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size: file.size, e_tag: file.mark, version: None })
     }

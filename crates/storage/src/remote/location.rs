@@ -1,6 +1,7 @@
 //! The location of an object: its store, and its key there.
 
 use super::hub::Address;
+use super::keys;
 use super::service::Service;
 use crate::append_list::AppendList;
 use crate::secrets::{has_keys, hide_in_url};
@@ -101,6 +102,17 @@ impl Location {
         // HTTP paths are used as they appear in the address.
         let parsed = if self.service == Service::Http { Path::from_url_path(&self.key) } else { Path::parse(&self.key) };
         parsed.map_err(|error| Error::Open { path: self.path_of(&self.key), source: io::Error::new(io::ErrorKind::InvalidInput, error.to_string()) })
+    }
+
+    /// As [`Location::object`], for reading: a key with empty segments is used as it is.
+    ///
+    /// # Errors
+    /// As [`Location::object`].
+    pub(super) fn existing(&self) -> Result<Path> {
+        if self.service == Service::Http {
+            return self.object();
+        }
+        keys::literal(&self.key).or_else(|_| self.object())
     }
 
     /// The data set that the root names.

@@ -15,6 +15,7 @@ mod fetch;
 mod fsspec;
 mod google;
 mod hub;
+mod keys;
 mod limiter;
 mod location;
 mod object;
@@ -44,6 +45,12 @@ pub(crate) use service::Service;
 
 use crate::{Result, Store};
 use std::sync::Arc;
+
+/// Whether no request can name the object of a listed path: its key starts or ends with a slash, or has `.`, `..` or a control character.
+#[must_use]
+pub fn is_unreadable(path: &str) -> bool {
+    location::Location::parse(path).is_ok_and(|place| place.service != Service::Http && keys::is_unreadable(&place.key))
+}
 
 pub(crate) fn store(path: &str) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(shared::Shared(registry::remote_store(path)?)))

@@ -91,7 +91,7 @@ impl RemoteObject {
     /// # Errors
     /// [`Error::NotFound`]; when the store rejects the request.
     pub(super) fn open(store: &Arc<RemoteStore>, path: &str, tail_bytes: u64) -> Result<Self> {
-        let key = Location::parse(path)?.object()?;
+        let key = Location::parse(path)?.existing()?;
         if key.as_ref().is_empty() {
             return Err(Error::NotFound { path: path.to_owned() });
         }

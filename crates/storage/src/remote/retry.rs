@@ -3,6 +3,7 @@
 //! [`Judge`] turns responses into errors that carry a [`Cause`]; object_store passes them on, and [`cause_of`] finds them again. The invariant:
 //! decisions about errors depend on a [`Cause`], never on the text of an error.
 
+use super::keys;
 use async_trait::async_trait;
 use object_store::client::{HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService};
 use std::error::Error;
@@ -154,7 +155,7 @@ impl Judge {
             if self.is_web && is_read && !answer.headers().contains_key("content-length") {
                 return Err(RequestError::new(Cause::NoLength, "the server does not state a Content-Length").of_kind(HttpErrorKind::Unknown));
             }
-            return Ok(answer);
+            return if is_listing && is_read { keys::with_escaped_keys(answer).await } else { Ok(answer) };
         }
         if matches!(status, 304 | 409 | 412) || (status == 403 && is_metadata && self.allows_imdsv1) {
             return Ok(answer);

@@ -52,17 +52,16 @@ impl Store for Shared {
         if let Some(pattern) = wildcard.map(|_| Pattern::new(key)) {
             let pattern = pattern.map_err(|error| Error::refused(path, error.to_string()))?;
             let options = glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
-            let is_literal =
-                |meta: &ObjectMeta| meta.location.as_ref().strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            let is_literal = |found: &str| found.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
             // Matching directories are searched as well.
             let parts = |key: &str| key.match_indices('/').map(|(at, _)| at).chain([key.len()]).collect::<Vec<_>>();
             let fits = |key: &str| parts(key).into_iter().filter_map(|at| key.get(..at)).any(|part| pattern.matches_with(part, options));
             // A name may itself contain such characters.
-            let is_named = found.iter().any(is_literal);
-            found.retain(|meta| if is_named { is_literal(meta) } else { fits(meta.location.as_ref()) });
+            let is_named = found.iter().any(|(found, _)| is_literal(found));
+            found.retain(|(found, _)| if is_named { is_literal(found) } else { fits(found) });
         }
         let markers = markers(&found);
-        found.retain(|meta| meta.size > 0 || (meta.location.as_ref() != key && !markers.contains(meta.location.as_ref())));
+        found.retain(|(found, meta)| meta.size > 0 || (found != key && !markers.contains(found)));
         if found.is_empty() && wildcard.is_none() {
             // A name without a dot may still be a file.
             return self.open(path).map(|_| vec![path.to_owned()]);
@@ -71,9 +70,16 @@ impl Store for Shared {
             // Many file systems report less in a listing than for a single file.
             self.0.remember(&found);
         }
-        let mut paths: Vec<String> = found.iter().map(|meta| location.path_of(meta.location.as_ref())).collect();
+        let mut paths: Vec<String> = found.iter().map(|(key, _)| location.path_of(key)).collect();
         paths.sort_unstable();
         Ok(paths)
+    }
+
+    fn directories_in(&self, directory: &str, names: &[&str]) -> Result<Vec<bool>> {
+        let key = Location::parse(directory)?.key;
+        let key = key.trim_end_matches('/');
+        let prefix = if key.is_empty() { String::new() } else { format!("{key}/") };
+        self.0.directories_in(&prefix, names, directory)
     }
 
     fn stage(&self, path: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>> {
@@ -86,14 +92,13 @@ impl Store for Shared {
 }
 
 /// Consoles and Hadoop create empty objects for directories: the keys of those that have other objects below them.
-fn markers(found: &[ObjectMeta]) -> HashSet<String> {
-    let empty: HashSet<&str> = found.iter().filter(|meta| meta.size == 0).map(|meta| meta.location.as_ref()).collect();
+fn markers(found: &[(String, ObjectMeta)]) -> HashSet<String> {
+    let empty: HashSet<&str> = found.iter().filter(|(_, meta)| meta.size == 0).map(|(key, _)| key.as_str()).collect();
     if empty.is_empty() {
         return HashSet::new();
     }
     let mut markers = HashSet::new();
-    for meta in found {
-        let key: &str = meta.location.as_ref();
+    for (key, _) in found {
         let above = key.match_indices('/').filter_map(|(at, _)| key.get(..at));
         markers.extend(above.filter(|directory| empty.contains(directory)).map(str::to_owned));
     }
@@ -110,7 +115,7 @@ mod tests {
     fn empty_object_is_a_directory_only_if_others_are_below_it() {
         let object = |(key, size): (&str, u64)| {
             let location = Path::parse(key).unwrap();
-            ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size, e_tag: None, version: None }
+            (location.to_string(), ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size, e_tag: None, version: None })
         };
         let found = [("a/y=1/", 0), ("a/y=1/m=2/", 0), ("a/y=1/m=2/x.csv", 5), ("a/empty.csv", 0), ("a/y=10", 0), ("b", 7), ("b/c", 7)];
         let mut markers: Vec<String> = markers(&found.map(object)).into_iter().collect();

@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::failure::{Operation, error_of, failed};
 use super::google;
+use super::keys;
 use super::location::Location;
 use super::options::{Limits, StorageOptions};
 use super::runtime;
@@ -12,8 +13,9 @@ use crate::process::PerProcess;
 use crate::{Error, Result};
 use futures_util::StreamExt;
 use object_store::ObjectMeta;
+use object_store::list::PaginatedListOptions;
 use object_store::path::Path;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -154,19 +156,49 @@ impl RemoteStore {
         (at.elapsed() < LISTED_FOR).then_some(meta)
     }
 
-    /// Everything below a prefix that ends with a slash, and the object with the name itself.
-    pub(super) fn below(&self, prefix: &str, path: &str) -> Result<Vec<ObjectMeta>> {
+    /// Everything below a prefix, by key, without the empty objects that consoles create for directories.
+    pub(super) fn below(&self, prefix: &str, path: &str) -> Result<Vec<(String, ObjectMeta)>> {
         let client = self.client()?;
-        let prefix = Path::parse(prefix).map_err(|error| Error::refused(path, error.to_string()))?;
+        let prefix = keys::literal(prefix).map_err(|error| Error::refused(path, error.to_string()))?;
         let collect = || async {
             let mut found = Vec::new();
             let mut listing = client.objects.list(Some(&prefix).filter(|prefix| !prefix.as_ref().is_empty()));
             while let Some(meta) = listing.next().await {
-                found.push(meta?);
+                let meta = meta?;
+                let key = keys::key_of(&meta.location).into_owned();
+                if meta.size > 0 || !key.ends_with('/') {
+                    let location = keys::literal(&key).unwrap_or_else(|_| meta.location.clone());
+                    found.push((key, ObjectMeta { location, ..meta }));
+                }
             }
             Ok::<_, object_store::Error>(found)
         };
         let found = runtime::wait_patiently(self.patience(), collect).map_err(|source| failed(path.to_owned(), Operation::Listing, source))?;
+        found.map_err(|error| error_of(&error, path, Operation::Listing, &self.options))
+    }
+
+    /// Which of `names` are directories below a prefix, which ends with a slash or is empty: one request, unless more is in it than on one page.
+    pub(super) fn directories_in(&self, prefix: &str, names: &[&str], path: &str) -> Result<Vec<bool>> {
+        let client = self.client()?;
+        // Other stores are listed only as a whole.
+        let Some(pages) = &client.pages else { return Ok(vec![false; names.len()]) };
+        let ask = || async {
+            let options = PaginatedListOptions { delimiter: Some("/".into()), ..PaginatedListOptions::default() };
+            let first = pages.list_paginated(Some(prefix).filter(|prefix| !prefix.is_empty()), options).await?;
+            let there: HashSet<&str> = first.result.common_prefixes.iter().filter_map(Path::filename).collect();
+            let mut found = Vec::with_capacity(names.len());
+            for name in names {
+                found.push(
+                    there.contains(name)
+                        || (first.page_token.is_some() && {
+                            let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
+                            !pages.list_paginated(Some(&format!("{prefix}{name}/")), options).await?.result.objects.is_empty()
+                        }),
+                );
+            }
+            Ok::<_, object_store::Error>(found)
+        };
+        let found = runtime::wait_patiently(self.patience(), ask).map_err(|source| failed(path.to_owned(), Operation::Listing, source))?;
         found.map_err(|error| error_of(&error, path, Operation::Listing, &self.options))
     }
 
@@ -177,12 +209,12 @@ impl RemoteStore {
         }
     }
 
-    pub(super) fn remember(&self, found: &[ObjectMeta]) {
+    pub(super) fn remember(&self, found: &[(String, ObjectMeta)]) {
         let Ok(mut listed) = self.listed.try_lock() else { return };
         if listed.len() + found.len() > MAX_LISTED {
             listed.clear();
         }
         let now = Instant::now();
-        listed.extend(found.iter().take(MAX_LISTED).map(|meta| (meta.location.to_string(), (meta.clone(), now))));
+        listed.extend(found.iter().take(MAX_LISTED).map(|(key, meta)| (key.clone(), (meta.clone(), now))));
     }
 }

@@ -10,6 +10,7 @@ mod site;
 pub(super) use address::Address;
 
 use super::connector::Connector;
+use super::keys;
 use super::read_only::Readable;
 use super::retry::{Cause, cause_of, is_transient};
 use async_trait::async_trait;
@@ -171,7 +172,7 @@ fn meta(entry: &Value) -> Option<ObjectMeta> {
     let large = entry.get("lfs").filter(|large| large.is_object());
     let tag = large.and_then(|large| text(large, "oid")).or_else(|| text(entry, "oid"));
     let size = large.and_then(|large| large.get("size")).or_else(|| entry.get("size"))?.as_u64()?;
-    let location = Path::parse(text(entry, "path")?).ok()?;
+    let location = keys::listed(&text(entry, "path")?);
     Some(ObjectMeta { location, last_modified: SystemTime::UNIX_EPOCH.into(), size, e_tag: tag.map(|tag| format!("\"{tag}\"")), version: None })
 }
 
