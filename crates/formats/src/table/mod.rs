@@ -12,8 +12,8 @@ mod wrapped;
 
 pub use error::TableError;
 pub use guarded::Guarded;
-pub use nested::{NestedColumn, Step, column_field, column_number, fields_of};
-pub(crate) use nested::{Projection, values};
+pub(crate) use nested::Projection;
+pub use nested::{NestedColumn, Step, column_field, column_number, fields_of, values};
 pub use statistics::{BlockPages, Statistics};
 pub use wrapped::{Around, Wrapped};
 

@@ -171,7 +171,10 @@ fn pruned(field: &FieldRef, paths: &[&[Step]]) -> FieldRef {
 }
 
 /// The values that `steps` lead to. Steps go by name, because decoded structs may lack fields that were not requested.
-pub(crate) fn values(array: &ArrayRef, steps: &[Step]) -> Result<ArrayRef, ArrowError> {
+///
+/// # Errors
+/// For a step to a field that the array does not have.
+pub fn values(array: &ArrayRef, steps: &[Step]) -> Result<ArrayRef, ArrowError> {
     let Some((step, rest)) = steps.split_first() else { return Ok(Arc::clone(array)) };
     match array.data_type() {
         DataType::Struct(_) => {

@@ -202,7 +202,7 @@ struct Rows<'a> {
     selection: Option<&'a BooleanBuffer>,
 }
 
-fn repeated(value: &ArrayRef, rows: usize) -> std::result::Result<ArrayRef, arrow_schema::ArrowError> {
+pub(super) fn repeated(value: &ArrayRef, rows: usize) -> std::result::Result<ArrayRef, arrow_schema::ArrowError> {
     take(value, &UInt64Array::from(vec![0; rows]), None)
 }
 

@@ -3,20 +3,18 @@
 //! The table names its files; directories are not listed. All batches have the table's schema, even if a file uses other column names or narrower
 //! types.
 
+use super::by_id::with_columns;
 use super::open::{DatasetOptions, open_all};
 use super::{Dataset, Format, MdsShards, OpenFile, Origin};
 use crate::{Error, Result};
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{Field, Schema, SchemaRef};
 use shardmill_engine::Cancel;
 use shardmill_formats::table::TableFile;
 use shardmill_plan::DataFile;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Field metadata key of Parquet readers for the id of a column.
-const FIELD_ID: &str = "PARQUET:field_id";
 
 /// Options for opening a table.
 #[derive(Debug, Clone)]
@@ -30,11 +28,16 @@ pub struct TableOptions {
     pub threads: usize,
 }
 
-/// A column is found by its id, and by its names in files without ids.
+/// A column, or a field inside of one. It is found by its id, and by its names in files without ids.
 #[derive(Debug, Clone, Default)]
 pub struct TableColumn {
-    pub id: i64,
+    /// `None` in tables whose columns have only names.
+    pub id: Option<i64>,
     pub names: Vec<String>,
+    /// Its value in files that lack it, as an array of length one.
+    pub default: Option<ArrayRef>,
+    /// The fields of a struct, the item of a list, or the key and the value of a map.
+    pub parts: Vec<Self>,
 }
 
 /// One file of a table.
@@ -62,6 +65,7 @@ impl Dataset {
         let mut files = Vec::with_capacity(tables.len());
         for (file, opened) in options.files.iter().zip(tables) {
             let (table, size) = opened?;
+            let table = with_columns(table, &options.schema, &options.columns)?;
             let mut columns = Vec::with_capacity(options.columns.len());
             for (number, (column, field)) in options.columns.iter().zip(options.schema.fields()).enumerate() {
                 columns.push(origin(file, table.declared_schema(), number, column, field)?);
@@ -88,52 +92,14 @@ fn parquet(threads: usize) -> DatasetOptions {
 }
 
 fn origin(file: &TableDataFile, schema: &Schema, number: usize, column: &TableColumn, field: &Field) -> Result<Origin> {
-    let id_of = |own: &Field| own.metadata().get(FIELD_ID).and_then(|id| id.parse::<i64>().ok());
-    let has_ids = schema.fields().iter().any(|own| id_of(own).is_some());
-    let found = schema.fields().iter().position(|own| match id_of(own) {
-        Some(id) => id == column.id,
-        None => !has_ids && column.names.contains(own.name()),
-    });
-    if let Some(own) = found {
-        let known = schema.fields().get(own).map_or(&DataType::Null, |own| own.data_type());
-        if !has_same_parts(known, field.data_type()) {
-            return Err(Error::SchemaConflict {
-                column: field.name().clone(),
-                first: "the table".to_owned(),
-                first_type: field.data_type().clone(),
-                second: file.path.clone(),
-                second_type: known.clone(),
-            });
-        }
+    if let Ok(own) = schema.index_of(field.name()) {
         return Ok(Origin::File(own));
     }
-    match file.constants.iter().find(|(constant, _)| *constant == number) {
-        Some((_, value)) => Ok(Origin::Constant(Arc::clone(value))),
+    let constant = file.constants.iter().find(|(constant, _)| *constant == number).map(|(_, value)| value);
+    match constant.or(column.default.as_ref()) {
+        Some(value) => Ok(Origin::Constant(Arc::clone(value))),
         None if field.is_nullable() => Ok(Origin::Absent),
         None => Err(Error::MissingRequired { column: field.name().clone(), path: file.path.clone() }),
-    }
-}
-
-/// Whether nested values are in the expected positions: a cast matches them by position, not by id.
-fn has_same_parts(own: &DataType, wanted: &DataType) -> bool {
-    use DataType::{FixedSizeList, LargeList, List, Map, Struct};
-    match (own, wanted) {
-        (Struct(own), Struct(wanted)) => {
-            own.len() == wanted.len()
-                && own.iter().zip(wanted).all(|(own, wanted)| own.name() == wanted.name() && has_same_parts(own.data_type(), wanted.data_type()))
-        }
-        (List(own) | LargeList(own) | FixedSizeList(own, _), List(wanted) | LargeList(wanted) | FixedSizeList(wanted, _)) => {
-            has_same_parts(own.data_type(), wanted.data_type())
-        }
-        (Map(own, _), Map(wanted, _)) => {
-            let parts = |entries: &Field| match entries.data_type() {
-                Struct(parts) => parts.iter().map(|part| part.data_type().clone()).collect(),
-                _ => Vec::new(),
-            };
-            let (own, wanted) = (parts(own), parts(wanted));
-            own.len() == wanted.len() && own.iter().zip(&wanted).all(|(own, wanted)| has_same_parts(own, wanted))
-        }
-        (own, wanted) => own.is_nested() == wanted.is_nested(),
     }
 }
 
@@ -150,18 +116,4 @@ fn live_rows(deleted: &[u64], table: &dyn TableFile) -> Option<BooleanBuffer> {
         live.set_bit(row, false);
     }
     Some(live.finish())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nested_parts_are_compared_by_name_and_place() {
-        let parts = |names: &[&str]| DataType::Struct(names.iter().map(|name| Field::new(*name, DataType::Int32, true)).collect());
-        assert!(has_same_parts(&parts(&["a", "b"]), &parts(&["a", "b"])));
-        assert!(!has_same_parts(&parts(&["a", "b"]), &parts(&["b", "a"])));
-        assert!(!has_same_parts(&parts(&["a"]), &DataType::Int32));
-        assert!(has_same_parts(&DataType::Int32, &DataType::Int64));
-    }
 }
