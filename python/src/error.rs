@@ -169,9 +169,11 @@ fn load_class(error: &LoadError) -> &'static str {
         LoadError::Packing(inner) => packing_class(inner),
         LoadError::NoSuchRow { .. } => "RowIndexError",
         LoadError::HostMemory { .. } => "EngineError",
-        LoadError::UnknownFormat { .. } | LoadError::UnknownContents { .. } | LoadError::ArrowFile { .. } | LoadError::MixedFormats { .. } => {
-            "PlanError"
-        }
+        LoadError::UnknownFormat { .. }
+        | LoadError::OtherFormat { .. }
+        | LoadError::UnknownContents { .. }
+        | LoadError::ArrowFile { .. }
+        | LoadError::MixedFormats { .. } => "PlanError",
         _ => "FormatError",
     }
 }

@@ -114,6 +114,13 @@ def unreachable(call: Callable[[str, dict[str, str]], Any]) -> None:
     call(address, {"endpoint": address, "allow_http": "true", "retry_timeout": "1", **keys})
 
 
+def lake(mark: str) -> None:
+    """A directory with the mark of a table format."""
+    Path(mark).parent.mkdir(parents=True, exist_ok=True)
+    Path(mark).write_text("{}")
+    sm.Dataset(Path(mark).parts[0])
+
+
 def without(module: str, call: Callable[[], Any]) -> None:
     """Call as if a package were not installed."""
     kept = dict(sys.modules)
@@ -138,6 +145,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "no file in a store without a bucket": lambda: sm.Dataset("s3://"),
     "several formats in a directory": lambda: sm.Dataset("mixed"),
     "several formats of named files": lambda: sm.Dataset(["a.parquet", "lines.csv"]),
+    "only files of another format": lambda: sm.Dataset("days", format="csv"),
+    "directory of a Delta table": lambda: lake("delta/_delta_log/0.json"),
+    "directory of an Iceberg table": lambda: lake("iceberg/metadata/v1.metadata.json"),
+    "directory of a Hudi table": lambda: lake("hudi/.hoodie/hoodie.properties"),
     "types without a common one": lambda: sm.Dataset("conflict"),
     "unknown format": lambda: sm.Dataset(P, format="xlsx"),  # pyright: ignore[reportArgumentType]
     "unknown bytes": lambda: sm.Dataset("bytes.bin"),

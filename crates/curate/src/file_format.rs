@@ -9,8 +9,8 @@ use shardmill_formats::mds::INDEX_NAME;
 use shardmill_formats::signature::Signature;
 use shardmill_formats::tar::Compression;
 use shardmill_load::{Format, indexed_files, signature_of, text_files};
-use shardmill_plan::{DataFile, Error as PlanError, listing, visible_files};
-use shardmill_storage::{RangeRead, RealNames, resolved_path, store_of};
+use shardmill_plan::{DataFile, Error as PlanError, accompanies, listing, visible_files};
+use shardmill_storage::{RangeRead, RealNames, is_remote, is_unreadable, resolved_path, store_of};
 use std::collections::HashSet;
 
 const WANTED: &str = "Parquet / ORC / CSV / JSONL / ArrayRecord / MDS / tar";
@@ -97,6 +97,7 @@ pub fn input_files(paths: &[String], format: Format) -> crate::Result<InputFiles
         let named = resolved_path(path).map_err(PlanError::from)?;
         for file in visible_files(&named)? {
             match Format::of(&file) {
+                _ if file != *named && (accompanies(&file) || is_remote(&file) && is_unreadable(&file)) => input.left_out.push(file),
                 Some(own) if own == format => input.files.push(file),
                 None if file == *named => input.files.push(file),
                 None if content_type(&file) != tokens::UNKNOWN => {}

@@ -21,6 +21,8 @@ pub enum Error {
     Engine(Arc<shardmill_engine::Error>),
     #[error("No file of a known format in `{paths}`")]
     UnknownFormat { paths: String },
+    #[error("No {wanted} file in `{paths}`: the names of its files are those of {found} files")]
+    OtherFormat { paths: String, wanted: &'static str, found: &'static str },
     #[error("The files have several formats: {counts}; a data set has one format")]
     MixedFormats { counts: String, hint: String },
     /// The name or the caller states one format, but the bytes are of another one.
@@ -44,6 +46,9 @@ pub enum Error {
     SchemaConflict { column: String, first: String, first_type: DataType, second: String, second_type: DataType },
     #[error("Column `{column}` has no value in `{path}`, and its type there allows none")]
     MissingRequired { column: String, path: String },
+    /// A data file of a table whose columns are found by id.
+    #[error("`{path}` has columns without field ids, and the table does not say which names they have")]
+    NoFieldIds { path: String },
     #[error("`{path}` has two columns named `{column}`")]
     DuplicateColumn { path: String, column: String },
     #[error("Column {column:?} of `{path}`, or a field in it, has the character NUL in its name")]
@@ -190,6 +195,7 @@ impl Error {
             Self::Underivable { hint, .. } => hint.as_deref(),
             Self::HostMemory { .. } => Some("lower prefetch_bytes of sm.Runtime, or use pin_memory=False"),
             Self::BadImage { .. } => Some("errors=sm.ErrorPolicy(rows=\"skip\") leaves such rows out, and Images(on_error=\"null\") fills them"),
+            Self::NoFieldIds { .. } => Some("set the table property `schema.name-mapping.default`, or write the file again through the table"),
             Self::NulInName { .. } => Some("Arrow libraries do not accept such a name; write the file again with another one"),
             Self::MixedFormats { hint, .. } => Some(hint),
             Self::ArrowFile { .. } => Some(
@@ -198,6 +204,7 @@ impl Error {
             Self::UnknownFormat { .. } | Self::UnknownContents { .. } => {
                 Some("if they are parquet, orc, csv, jsonl, arrayrecord, mds or webdataset, set format=; files of other formats are not read")
             }
+            Self::OtherFormat { .. } => Some("leave out format=; a file given as an explicit path is read in any case"),
             Self::WrongContents { .. } => Some("set format= to the format of the file, or fetch the file again"),
             Self::TextShards { .. } => Some("read the csv files as a glob, such as `directory/*.csv`, or write the data as MDS or Parquet"),
             Self::SampleCount { .. } => Some("fetch the directory again: the shard and the index are from different versions"),

@@ -1,7 +1,7 @@
 //! Lists the files of a data set, with their names below its root.
 
 use crate::Result;
-use shardmill_storage::{RealNames, resolved_path, store_of};
+use shardmill_storage::{RealNames, is_remote, is_unreadable, resolved_path, store_of};
 use std::collections::HashSet;
 
 /// One file of a data set.
@@ -28,14 +28,63 @@ pub struct Listing {
 pub struct SideCar {
     pub path: String,
     pub reason: &'static str,
+    /// It may be data all the same.
+    pub is_surprising: bool,
 }
 
-/// Names of files that accompany data sets. They are data only if they are named explicitly.
-pub const SIDE_CARS: [&str; 8] =
-    ["dataset_dict.json", "dataset_info.json", "dataset_infos.json", "index.json", "metadata.json", "state.json", "LICENSE", "README.md"];
+/// Why an object of a store is not read.
+const UNREADABLE: &str = "no request can name its key, which starts or ends with `/`, or has a part `.` or `..` or a control character";
 
-/// Name suffixes of files that accompany the file with the remaining name: checksums, and indexes of MosaicML Streaming and Energon.
-pub const SIDE_CAR_SUFFIXES: [&str; 5] = [".crc", ".json.meta", ".csv.meta", ".tsv.meta", ".tar.idx"];
+/// Names of files that accompany data sets. They are data only if they are named explicitly.
+pub const SIDE_CARS: [&str; 12] = [
+    "dataset_dict.json",
+    "dataset_info.json",
+    "dataset_infos.json",
+    "index.json",
+    "metadata.json",
+    "state.json",
+    "LICENSE",
+    "README.md",
+    "MD5SUMS",
+    "SHA1SUMS",
+    "SHA256SUMS",
+    "SHA512SUMS",
+];
+
+/// Name suffixes of files that accompany the file with the remaining name: indexes of MosaicML Streaming, Energon and WebDataset, checksums, copies
+/// of editors, and files that were not finished.
+const SIDE_CAR_SUFFIXES: [&str; 22] = [
+    ".json.meta",
+    ".csv.meta",
+    ".tsv.meta",
+    ".idx",
+    ".crc",
+    ".crc32",
+    ".crc32c",
+    ".md5",
+    ".md5sum",
+    ".sha1",
+    ".sha1sum",
+    ".sha224",
+    ".sha256",
+    ".sha256sum",
+    ".sha384",
+    ".sha512",
+    ".sha512sum",
+    "~",
+    ".bak",
+    ".tmp",
+    ".swp",
+    ".swo",
+];
+
+/// Whether the name of a file says that it accompanies data.
+#[must_use]
+pub fn accompanies(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let lower = name.to_ascii_lowercase();
+    SIDE_CARS.contains(&name) || SIDE_CAR_SUFFIXES.iter().any(|suffix| lower.ends_with(suffix))
+}
 
 /// All files at or below `paths`: those of a directory or a glob in byte order of their relative path, an explicit list in its own order. A file that
 /// is found twice counts once.
@@ -67,7 +116,10 @@ pub fn listing(path: &str) -> Result<Listing> {
         let below = below(root, &file);
         listing.is_named |= below.is_empty();
         match side_car(pattern, &file) {
-            Some(reason) => listing.side_cars.push(SideCar { path: file, reason }),
+            Some(reason) => listing.side_cars.push(SideCar { path: file, reason, is_surprising: false }),
+            None if is_remote(&file) && is_unreadable(&file) => {
+                listing.side_cars.push(SideCar { path: file, reason: UNREADABLE, is_surprising: true });
+            }
             None => {
                 // A single file has its own name.
                 let relative = if below.is_empty() { file.rsplit('/').next().unwrap_or(&file) } else { below };
@@ -96,7 +148,7 @@ pub fn refuse_repeated(paths: &[String]) -> Result<()> {
 }
 
 /// The part of a path before its first wildcard.
-fn root_of(pattern: &str) -> &str {
+pub(crate) fn root_of(pattern: &str) -> &str {
     match pattern.find(['*', '?', '[']) {
         Some(wildcard) if std::fs::metadata(pattern).is_err() => {
             pattern.get(..wildcard).and_then(|head| head.rfind('/').and_then(|end| head.get(..end))).unwrap_or("")
@@ -107,6 +159,10 @@ fn root_of(pattern: &str) -> &str {
 
 /// The part of a listed path below the root. A glob may be expanded without the `.` and the repeated slashes in it.
 fn below<'a>(root: &str, file: &'a str) -> &'a str {
+    // The keys of a store are names, in which an empty part counts.
+    if let Some(rest) = file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/')).filter(|_| is_remote(file)) {
+        return rest;
+    }
     let mut rest = file;
     for segment in segments(root) {
         match trimmed(rest).strip_prefix(segment) {
@@ -138,8 +194,7 @@ fn side_car(pattern: &str, file: &str) -> Option<&'static str> {
     }
     let name = file.rsplit('/').next().unwrap_or(file);
     let is_named = pattern.rsplit('/').next() == Some(name);
-    let accompanies = SIDE_CARS.contains(&name) || SIDE_CAR_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
-    (accompanies && !is_named).then_some("files of this name describe data and are not data")
+    (accompanies(name) && !is_named).then_some("files of this name accompany data and are not data")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::data_files::segments;
+use crate::lake::refuse_lake;
 use serde::{Deserialize, Serialize};
 use shardmill_storage::store_of;
 
@@ -38,9 +39,11 @@ impl InputFile {
 /// The files at or below a path, sorted. Hidden files, `_SUCCESS` markers and `.crc` side files are skipped.
 ///
 /// # Errors
-/// [`Error::Storage`](crate::Error::Storage) for a path that does not exist or cannot be listed.
+/// [`Error::Storage`](crate::Error::Storage) for a path that does not exist or cannot be listed, and
+/// [`Error::LakeDirectory`](crate::Error::LakeDirectory) for a directory of a table format.
 pub fn visible_files(path: &str) -> Result<Vec<String>> {
     let mut files = store_of(path)?.list(path)?;
+    refuse_lake(path, files.iter().map(String::as_str))?;
     files.retain(|file| is_data(path, file));
     files.sort_unstable();
     Ok(files)

@@ -1,6 +1,7 @@
 //! Errors of plans.
 
 use crate::Literal;
+use crate::lake::Lake;
 use crate::predicate::names_zone;
 use arrow_schema::{ArrowError, DataType};
 
@@ -14,6 +15,9 @@ pub enum Error {
     /// The paths exist, but contain no file of the required kind.
     #[error("No {wanted} file in `{paths}`")]
     NoInput { paths: String, wanted: String },
+    /// Some of its files are not current, or have deleted rows.
+    #[error("`{directory}` is the directory of a {} table ({}), whose files are not rows by themselves: deleted and replaced rows are among them", .lake.name(), .lake.mark())]
+    LakeDirectory { directory: String, lake: Lake },
     /// A job would process its rows twice.
     #[error("`{path}` is listed twice")]
     ListedTwice { path: String },
@@ -48,6 +52,17 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
+            Self::LakeDirectory { lake, .. } => Some(match lake {
+                Lake::Delta => {
+                    "shardmill.integrations.delta.dataset(path) reads a version of the table; so does the list of DeltaTable(path).file_uris(), with partitioning=\"hive\" if it has partitions"
+                }
+                Lake::Iceberg => {
+                    "shardmill.integrations.iceberg.IcebergTable reads a snapshot of the table; files that are listed one by one are read as they are"
+                }
+                Lake::Hudi => {
+                    "list the files of one version of the table with its library, and pass their paths; files that are listed one by one are read as they are"
+                }
+            }),
             Self::UnknownColumn { hint, .. } => hint.as_deref(),
             Self::LiteralType { data_type, literal, .. } => match (data_type, literal.as_ref()) {
                 (DataType::Timestamp(_, None), Literal::Timestamp { .. }) => Some("the column has no time zone; give the time without one"),

@@ -11,7 +11,7 @@ use super::{Format, MdsShards};
 use crate::{Error, Result};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::signature::Signature;
-use shardmill_plan::{DataFile, SideCar, listing};
+use shardmill_plan::{DataFile, SideCar, listing, refuse_lake};
 use shardmill_storage::{RealNames, is_remote, store_of};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -27,7 +27,7 @@ pub struct LeftOut {
 
 impl From<SideCar> for LeftOut {
     fn from(file: SideCar) -> Self {
-        Self { path: file.path, reason: file.reason.to_owned(), is_side_car: true }
+        Self { path: file.path, reason: file.reason.to_owned(), is_side_car: !file.is_surprising }
     }
 }
 
@@ -49,6 +49,8 @@ struct Candidate {
     is_named: bool,
     /// The format according to an index.
     format: Option<Format>,
+    /// The path below which it was found, by number.
+    path: usize,
 }
 
 /// The data files at or below `paths`, their common format (`format`, or from names and first bytes; `None` if there are no files), and the files
@@ -66,7 +68,7 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
     let mut found = Found::default();
     let mut candidates = Candidates::default();
     let mut is_indexed = false;
-    for path in paths {
+    for (number, path) in paths.iter().enumerate() {
         let index = if matches!(format, None | Some(Format::Mds | Format::Jsonl)) { DirectoryIndex::of(path)? } else { None };
         if let Some(index) = &index
             && format != Some(Format::Jsonl)
@@ -74,7 +76,7 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
         {
             is_indexed = true;
             found.leave_out_unlisted(path, &files);
-            candidates.add(files, false, Some(Format::Mds));
+            candidates.add(number, files, false, Some(Format::Mds));
             continue;
         }
         if let Some(index) = &index
@@ -84,12 +86,13 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
             found.samples.extend(files.iter().map(|shard| (shard.file.path.clone(), shard.samples)));
             let files: Vec<DataFile> = files.into_iter().map(|shard| shard.file).collect();
             found.leave_out_unlisted(path, &files);
-            candidates.add(files, false, Some(Format::Jsonl));
+            candidates.add(number, files, false, Some(Format::Jsonl));
             continue;
         }
         let listed = listing(path)?;
+        refuse_lake(path, listed.files.iter().map(|file| &*file.path).chain(listed.side_cars.iter().map(|file| &*file.path)))?;
         found.left_out.extend(listed.side_cars.into_iter().map(LeftOut::from));
-        candidates.add(listed.files, listed.is_named, None);
+        candidates.add(number, listed.files, listed.is_named, None);
     }
     let candidates = candidates.files;
     // A file skipped below one path may be named by another one.
@@ -100,7 +103,7 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
         return Ok(found);
     }
     match format {
-        Some(format) => choose(format, candidates, &mut found),
+        Some(format) => choose(format, candidates, &mut found, paths)?,
         None => agree(candidates, &mut found, paths)?,
     }
     Ok(found)
@@ -119,7 +122,7 @@ struct Candidates {
 impl Candidates {
     /// A file found again below another path, or by another link, counts once; a file named again counts again. Shards of an index count as often
     /// as it lists them.
-    fn add(&mut self, files: Vec<DataFile>, is_named: bool, format: Option<Format>) {
+    fn add(&mut self, path: usize, files: Vec<DataFile>, is_named: bool, format: Option<Format>) {
         for file in files {
             let name = if format.is_some() { self.names.of(&file.path) } else { self.names.target_of(&file.path) };
             let is_new = if is_named {
@@ -130,25 +133,40 @@ impl Candidates {
                 !self.named.contains(&name) && self.found.insert(name)
             };
             if is_new {
-                self.files.push(Candidate { file, is_named, format });
+                self.files.push(Candidate { file, is_named, format, path });
             }
         }
     }
 }
 
-/// The format decides, not the name. But among files named after the format, a file named after another one, such as a manifest, is skipped.
-fn choose(format: Format, candidates: Vec<Candidate>, found: &mut Found) {
-    found.format = Some(format);
-    let is_named_so = candidates.iter().any(|candidate| Format::of(&candidate.file.path) == Some(format));
+/// A file that is named, or that an index lists, is read. Of a directory or a glob, these are the files with an extension of the format; only if there
+/// is none, those whose extension is unknown.
+fn choose(format: Format, candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Result<()> {
+    let by_name = |candidate: &Candidate| Format::of(&candidate.file.path);
+    let is_meant = |candidate: &Candidate| candidate.is_named || candidate.format.is_some();
+    let has_extension = |candidate: &&Candidate| !is_meant(candidate) && by_name(candidate) == Some(format);
+    let with_extension: HashSet<usize> = candidates.iter().filter(has_extension).map(|candidate| candidate.path).collect();
+    let mut other = None;
     for candidate in candidates {
-        match Format::of(&candidate.file.path).filter(|other| *other != format) {
-            Some(other) if is_named_so && !candidate.is_named && candidate.format.is_none() => {
-                found.leave_out(
-                    candidate.file.path,
-                    format!("its name is that of a {} file, and the directory has {} files", other.name(), format.name()),
-                );
+        match by_name(&candidate) {
+            _ if is_meant(&candidate) => found.files.push(candidate.file),
+            Some(own) if own == format => found.files.push(candidate.file),
+            None if !with_extension.contains(&candidate.path) => found.files.push(candidate.file),
+            None => {
+                let reason = format!("its name has no extension of {0} files, and the directory has {0} files", format.name());
+                found.leave_out(candidate.file.path, reason);
             }
-            _ => found.files.push(candidate.file),
+            Some(own) => {
+                other.get_or_insert(own);
+                found.leave_out(candidate.file.path, format!("its name is that of a {} file, and format=\"{}\" is set", own.name(), format.name()));
+            }
+        }
+    }
+    match other {
+        Some(other) if found.files.is_empty() => Err(Error::OtherFormat { paths: paths.join(", "), wanted: format.name(), found: other.name() }),
+        _ => {
+            found.format = Some(format);
+            Ok(())
         }
     }
 }
