@@ -1,5 +1,5 @@
-from collections.abc import Callable, Iterator
-from typing import Any, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Protocol, final
 
 from shardmill._native.packing import PackColumns
 from shardmill._native.pixels import Images
@@ -21,13 +21,23 @@ __all__ = [
 ORDER_VERSION: int
 
 @final
+class TableColumn(Protocol):
+    @property
+    def id(self) -> int | None: ...
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def default(self) -> Any: ...
+    @property
+    def parts(self) -> Sequence[TableColumn]: ...
+
 class Dataset:
     def __new__(
         cls,
         paths: list[str],
         *,
         format: str | None = None,
-        hive: bool = False,
+        hive: Literal["below", "path"] | None = None,
         filter: str | None = None,
         schema: Any | None = None,
         bad_lines: str = "raise",
@@ -40,7 +50,7 @@ class Dataset:
     @staticmethod
     def of_table(
         schema: Any,
-        columns: list[tuple[int, list[str]]],
+        columns: list[TableColumn],
         files: list[tuple[str, str, list[tuple[int, Any]], list[int]]],
         *,
         filter: str | None = None,

@@ -54,9 +54,9 @@ def open_dataset(options: dict[str, Any], **more: Any) -> Any:
     """
     from shardmill import Dataset
 
-    columns = options.pop("columns")
+    columns, paths = options.pop("columns"), options.pop("paths")
     return Dataset(
-        list(options.pop("paths")),
+        paths[0] if len(paths) == 1 else list(paths),
         columns=list(columns) if columns else None,
         filter=options.pop("filter"),
         format=options.pop("format"),

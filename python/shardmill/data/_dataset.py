@@ -23,7 +23,7 @@ from shardmill.data._error_policy import ErrorPolicy, error_policy
 from shardmill.data._images import Images, checked_images, refuse_bits, saved_images
 from shardmill.data._left_out import warn_of_left_out
 from shardmill.data._own_methods import own_method, refuse_own_rows
-from shardmill.data._paths import paths_of
+from shardmill.data._paths import is_list, paths_of
 from shardmill.data._shard_index import INDEX_NAME, warn_of_missing_index
 from shardmill.data._splits import warn_of_mixed_splits
 from shardmill.data._token_lengths import TokenCounts, TokenLengths
@@ -56,16 +56,17 @@ class Dataset(ArrowRows):
 
     Directories and globs skip hidden files, files and directories whose names start with ``_``, and files that accompany data:
     ``index.json``, ``metadata.json``, ``dataset_info.json``, ``dataset_infos.json``, ``dataset_dict.json``, ``state.json``, ``README.md``,
-    ``LICENSE``, ``*.crc``, ``*.tar.idx`` and the ``.meta`` files of MosaicML Streaming. If the name does not identify the format, the first
-    bytes do: Parquet, ORC, ArrayRecord and tar are recognized. Other files of unknown format, and ``.json`` files next to files of another
-    format, are skipped with a warning. ``skipped`` lists all skipped files. A file given as an explicit path is always read.
+    ``LICENSE``, checksums such as ``*.crc`` and ``*.sha256``, ``*.idx``, ``*~``, ``*.bak``, ``*.tmp``, ``*.swp``, and the ``.meta`` files of
+    MosaicML Streaming. If the name does not identify the format, the first bytes do: Parquet, ORC, ArrayRecord and tar are recognized. Other
+    files of unknown format, and ``.json`` files next to files of another format, are skipped with a warning. ``skipped`` lists all of them.
+    A file given as an explicit path is always read. The directory of a Delta, Iceberg or Hudi table is an error, see ``shardmill.integrations``.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these; or an fsspec file system, whose files are all read.
         format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON, or one JSON array of objects),
             ``"arrayrecord"``, whose rows have one binary column, ``record``, ``"mds"`` or ``"webdataset"``; by default, inferred from the file
-            names. For a directory with an ``index.json`` of MDS shards, the shards in the index are read, in index order, and each is checked
-            against its entry.
+            names. Of a directory or a glob, the files with an extension of the format are read, or, if there is none, those with an
+            unknown or no extension. Of a directory with an ``index.json`` of MDS shards, these are read in its order and checked against it.
             Samples of WebDataset tars become rows with ``__key__`` and one column per extension, in byte order. The last part of the extension
             sets the type: ``txt``, ``text`` and ``transcript`` are strings, ``cls``, ``cls2``, ``class``, ``count``, ``index``, ``inx`` and
             ``id`` are integers, ``json`` and ``jsn`` are JSON, which is decoded in rows and dicts, and all others are bytes. Pickles stay bytes.
@@ -79,7 +80,7 @@ class Dataset(ArrowRows):
         filter: an expression such as ``sm.col("label") == 0``, a string such as ``"label = 0"``, or a list of ``(column, op, value)``. It may
             use any column of the files, and paths into structs.
         storage_options: options for the object store of remote paths, see ``shardmill.storage.configure``. Pickles do not contain secrets.
-        partitioning: ``"hive"`` adds columns from ``key=value`` directories below the root.
+        partitioning: ``"hive"`` adds columns from ``key=value`` directories below a directory, or in the paths of a file or a list as given.
         schema: Arrow schema of CSV and JSONL files; by default, inferred from the start of every file, and from later values that change
             a type. A JSONL field that the given schema lacks is ignored. Other formats contain their schema.
         errors: what happens to files that cannot be opened, and to lines of CSV and JSONL files that cannot be read.
@@ -96,7 +97,7 @@ class Dataset(ArrowRows):
 
     Raises:
         FileNotFoundError: If a path does not exist.
-        ValueError: If the files have several formats, or their schemas conflict.
+        ValueError: If the files have several formats or conflicting schemas, or a directory is that of a Delta, Iceberg or Hudi table.
         KeyError: If a column does not exist.
 
     Examples:
@@ -153,6 +154,7 @@ class Dataset(ArrowRows):
             raise OptionError(f"ignore_zeros must be True or False, not {ignore_zeros!r}")
         if partitioning not in (None, "hive"):
             raise OptionError(f"partitioning must be None or 'hive', not {partitioning!r}")
+        has_list = is_list(path)
         self._paths, storage_options = paths_of(path, storage_options)
         shown_options = configure_all(self._paths, storage_options)
         self._paths = [served_path(part) for part in self._paths]
@@ -161,7 +163,7 @@ class Dataset(ArrowRows):
         self._native = _native.Dataset(
             self._paths,
             format=format,
-            hive=partitioning == "hive",
+            hive=None if partitioning is None else "path" if has_list else "below",
             filter=self._filter_json,
             schema=schema,
             bad_lines=errors.lines,
@@ -194,7 +196,7 @@ class Dataset(ArrowRows):
             self._refuse_pickles(self._columns)
         self._decodings = self._decodings_of(self._columns)
         self._arguments = {
-            "path": self._paths,
+            "path": self._paths if has_list else self._paths[0],
             "format": format,
             "columns": columns,
             "filter": self._filter,

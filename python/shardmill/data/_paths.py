@@ -12,6 +12,11 @@ from shardmill.errors import OptionError
 from shardmill.storage._fsspec import is_file_system, located
 
 
+def is_list(path: Any) -> bool:
+    """Return whether several paths are given, or a list of one."""
+    return isinstance(path, Iterable) and not isinstance(path, str) and not is_file_system(path)
+
+
 def paths_of(path: Any, storage_options: Any) -> tuple[list[str], Any]:
     """Return the paths as strings, and the options of their store.
 
@@ -28,8 +33,7 @@ def paths_of(path: Any, storage_options: Any) -> tuple[list[str], Any]:
             f"the path must be a string, a Path, or a list of these, not a {type(path).__name__}"
             "\nhint: write data in memory to files first: sm.Writer(path).write_batch(data)"
         )
-    is_list = isinstance(path, Iterable) and not isinstance(path, str) and not is_file_system(path)
-    paths = list(path) if is_list else [path]
+    paths = list(path) if is_list(path) else [path]
     if not all(isinstance(part, str | os.PathLike) or is_file_system(part) for part in paths):
         raise OptionError(f"the path must be a string, a Path, or a list of these, not {path!r}")
     paths, storage_options = located(paths, storage_options)

@@ -88,7 +88,7 @@ class Source:
             # The page itself shows that a data set is empty.
             warnings.simplefilter("ignore")
             return Dataset(
-                list(self.paths),
+                self.paths[0] if len(self.paths) == 1 else list(self.paths),
                 columns=None if columns is None else list(columns),
                 filter=reduce(lambda one, other: one & other, conditions) if conditions else None,
                 format=self.format,

@@ -11,12 +11,28 @@ use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
-use shardmill_load::{Dataset, DatasetOptions, Format, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, fingerprint};
+use shardmill_load::{Dataset, DatasetOptions, Format, HiveKeys, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, fingerprint};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Path, name in states, constants by column, deleted rows.
 type PyTableFile = (String, String, Vec<(usize, ArrowArray)>, Vec<u64>);
+
+/// A column of a table.
+#[derive(FromPyObject)]
+struct PyTableColumn {
+    id: Option<i64>,
+    names: Vec<String>,
+    default: Option<ArrowArray>,
+    parts: Vec<PyTableColumn>,
+}
+
+impl From<PyTableColumn> for TableColumn {
+    fn from(column: PyTableColumn) -> Self {
+        let parts = column.parts.into_iter().map(Self::from).collect();
+        Self { id: column.id, names: column.names, default: column.default.map(|value| value.array), parts }
+    }
+}
 
 #[pyclass(name = "Dataset", module = "shardmill._native.load", frozen)]
 pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
@@ -24,13 +40,13 @@ pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
 #[pymethods]
 impl PyDataset {
     #[new]
-    #[pyo3(signature = (paths, *, format=None, hive=false, filter=None, schema=None, bad_lines="raise", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false, max_decoded_bytes=None, threads=1))]
+    #[pyo3(signature = (paths, *, format=None, hive=None, filter=None, schema=None, bad_lines="raise", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false, max_decoded_bytes=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
         format: Option<&str>,
-        hive: bool,
+        hive: Option<&str>,
         filter: Option<&str>,
         schema: Option<PySchema>,
         bad_lines: &str,
@@ -45,6 +61,12 @@ impl PyDataset {
             "skip" => BadLines::Skip,
             "null" => BadLines::Null,
             other => return Err(PyShardmillError::option(&format!("ErrorPolicy.lines is 'raise', 'skip' or 'null', not {other:?}")).into()),
+        };
+        let hive = match hive {
+            None => None,
+            Some("below") => Some(HiveKeys::Below),
+            Some("path") => Some(HiveKeys::Path),
+            Some(other) => return Err(PyShardmillError::option(&format!("hive keys are 'below' or in the 'path', not {other:?}")).into()),
         };
         let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
         let options = DatasetOptions {
@@ -67,19 +89,19 @@ impl PyDataset {
         Ok(Self(Arc::new(dataset)))
     }
 
-    /// The files of a table, with the table's schema: `columns` are (id, names), `files` are (path, name in states, constants by column, deleted
-    /// rows).
+    /// The files of a table, with the table's schema: `columns` have an id, names, a default and parts, `files` are (path, name in states, constants
+    /// by column, deleted rows).
     #[staticmethod]
     #[pyo3(signature = (schema, columns, files, *, filter=None, threads=1))]
     fn of_table(
         py: Python<'_>,
         schema: PySchema,
-        columns: Vec<(i64, Vec<String>)>,
+        columns: Vec<PyTableColumn>,
         files: Vec<PyTableFile>,
         filter: Option<&str>,
         threads: usize,
     ) -> PyResult<Self> {
-        let columns = columns.into_iter().map(|(id, names)| TableColumn { id, names }).collect();
+        let columns = columns.into_iter().map(TableColumn::from).collect();
         let files = files.into_iter().map(|(path, relative, constants, deleted)| {
             let constants = constants.into_iter().map(|(column, value)| (column, value.array)).collect();
             TableDataFile { path, relative, constants, deleted }

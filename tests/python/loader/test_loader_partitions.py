@@ -1,5 +1,6 @@
 """Directories called `key=value` as columns."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +125,62 @@ def test_state_knows_the_directories(root: Path, tmp_path: Path) -> None:
     (root / "year=2024").rename(root / "year=2025")
     with pytest.raises(ValueError, match="data set has changed"):
         hive(root).load_state_dict(state)
+
+
+def read_as_polars(paths: list[str], **options: Any) -> list[dict[str, Any]]:
+    import polars as pl
+
+    rows = pl.scan_parquet(paths, hive_partitioning=True).collect().to_dicts()
+    dataset = sm.Dataset(paths, partitioning="hive", **options)
+    assert [{key: row[key] for key in rows[0]} for row in dataset] == rows
+    return rows
+
+
+def test_lists_of_files_and_directories_have_the_keys_of_their_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for k in (1, 2):
+        write(tmp_path, f"h/k={k}/city=a%20b", [k])
+    monkeypatch.chdir(tmp_path)
+    files = [f"h/k={k}/city=a%20b/rows.parquet" for k in (1, 2)]
+    expected = [{"id": k, "k": k, "city": "a b"} for k in (1, 2)]
+    failures = []
+    for paths in (
+        files,
+        [Path(file) for file in files],
+        [f"file://{tmp_path}/{file.replace('%', '%25')}" for file in files],
+        ["h/k=1", "h/k=2"],
+        ["h/k=1/", "./h/k=2/city=a%20b"],
+        ["h/k=1/city=a%20b/rows.parquet", "h/k=2"],
+        ["h/k=*/city*/*.parquet"],
+        ["h"],
+        "h",
+        "h/*/*/*.parquet",
+    ):
+        rows = list(sm.Dataset(paths, partitioning="hive"))
+        if rows != expected:
+            failures.append((paths, rows))
+    assert failures == []
+    assert read_as_polars(files) == expected
+
+
+def test_file_has_the_keys_of_its_path_and_a_directory_those_below_it(tmp_path: Path) -> None:
+    path = write(tmp_path, "run=x/h/k=1", [0])
+    assert sm.Dataset(path, partitioning="hive")[0] == {"id": 0, "run": "x", "k": 1}
+    assert sm.Dataset([path], partitioning="hive")[0] == {"id": 0, "run": "x", "k": 1}
+    assert sm.Dataset(tmp_path / "run=x" / "h", partitioning="hive")[0] == {"id": 0, "k": 1}
+    assert sm.Dataset(tmp_path / "run=x" / "h" / "k=1", partitioning="hive")[0] == {"id": 0}
+    assert sm.Dataset([tmp_path / "run=x" / "h"], partitioning="hive")[0] == {"id": 0, "run": "x", "k": 1}
+
+
+def test_copies_of_a_data_set_have_its_keys(tmp_path: Path) -> None:
+    path = write(tmp_path, "run=x/h/k=1", [0])
+    for given in (tmp_path / "run=x" / "h", [tmp_path / "run=x" / "h"], path):
+        dataset = sm.Dataset(given, partitioning="hive")
+        assert pickle.loads(pickle.dumps(dataset))[0] == dataset[0]
+
+
+def test_condition_on_a_key_of_a_list_opens_no_other_file(tmp_path: Path) -> None:
+    paths = [write(tmp_path, f"k={k}", [k]) for k in (1, 2)]
+    paths[0].write_bytes(b"unreadable")
+    assert [row["id"] for row in sm.Dataset(paths, partitioning="hive", filter="k = 2")] == [2]

@@ -3,6 +3,7 @@
 //! Opening reads footers in parallel, and no rows. The files of a directory are in byte order of their names; rows are numbered file after file.
 
 mod addition;
+mod by_id;
 mod derived;
 mod format;
 mod found;
@@ -28,7 +29,7 @@ pub use mds::{IndexedFile, MdsShards, indexed_files};
 pub use mds_index::rebuild_index;
 pub use mixed::MixedSource;
 pub use nested::column_of;
-pub use open::DatasetOptions;
+pub use open::{DatasetOptions, HiveKeys};
 pub use opener::FileOpener;
 pub use schema::has_nul;
 pub use table::{TableColumn, TableDataFile, TableOptions};

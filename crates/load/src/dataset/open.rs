@@ -15,7 +15,7 @@ use shardmill_formats::records::BadLines;
 use shardmill_formats::table::{Statistics, TableFile};
 use shardmill_plan::prune::prune;
 use shardmill_plan::{DataFile, Expression, Partitions};
-use shardmill_storage::{Error as StorageError, Identity, OpenFiles, RangeRead, is_remote};
+use shardmill_storage::{Error as StorageError, Identity, OpenFiles, RangeRead, is_remote, resolved_path};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub struct DatasetOptions {
     pub paths: Vec<String>,
     /// Detected from the names of the files if `None`.
     pub format: Option<Format>,
-    /// Convert `key=value` directories below the root to columns.
-    pub hive: bool,
+    /// Convert `key=value` directories to columns.
+    pub hive: Option<HiveKeys>,
     /// Files whose partition values exclude every row are not opened.
     pub filter: Option<Expression>,
     /// Schema of CSV and JSONL files; inferred from the start of every file if `None`.
@@ -48,6 +48,22 @@ pub struct DatasetOptions {
     pub threads: usize,
 }
 
+/// Where `key=value` directories are columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HiveKeys {
+    /// Below a directory, or below the part of a glob before its first wildcard. A file has those of its whole path.
+    Below,
+    /// In the whole path of each file.
+    Path,
+}
+
+impl HiveKeys {
+    fn text<'a>(self, file: &'a DataFile, paths: &[String]) -> &'a str {
+        let is_named = || paths.iter().any(|path| resolved_path(path).is_ok_and(|path| path == file.path));
+        if self == Self::Path || is_named() { &file.path } else { &file.relative }
+    }
+}
+
 impl DatasetOptions {
     /// All rows and columns; everything unreadable is an error. Footers are read on one thread.
     #[must_use]
@@ -55,7 +71,7 @@ impl DatasetOptions {
         Self {
             paths,
             format,
-            hive: false,
+            hive: None,
             filter: None,
             text_schema: None,
             bad_lines: BadLines::Error,
@@ -88,8 +104,8 @@ impl Dataset {
             });
         };
         let samples = if options.bad_lines == BadLines::Skip { HashMap::new() } else { samples };
-        let relatives: Vec<&str> = files.iter().filter(|_| options.hive).map(|file| file.relative.as_str()).collect();
-        let partitions = Partitions::infer("", &relatives)?;
+        let keys: Vec<&str> = options.hive.map(|hive| files.iter().map(|file| hive.text(file, &options.paths)).collect()).unwrap_or_default();
+        let partitions = Partitions::infer("", &keys)?;
         let wanted = wanted_files(&partitions, options.filter.as_ref(), files.len())?;
         let mut listed: Vec<(usize, DataFile)> = files.into_iter().enumerate().filter(|(number, _)| wanted.get(*number) != Some(&false)).collect();
         let bytes_read = Arc::default();
