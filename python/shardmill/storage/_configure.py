@@ -94,6 +94,8 @@ def storage_options_of(path: str, given: Any) -> StorageOptions:
     Raises:
         ValueError: If it has an unsupported type, or belongs to another bucket.
     """
+    if isinstance(given, StorageOptions):
+        return given
     if isinstance(given, Mapping):
         return StorageOptions(texts_of(given))
     if is_store(given):
@@ -149,9 +151,9 @@ def refuse_keys(paths: Sequence[str]) -> None:
             raise OptionError(f"{what}: {path}\nhint: {hint}, or download the file")
 
 
-def still_needed(paths: Sequence[str], shown_options: dict[str, str] | None) -> dict[str, str] | None:
+def still_needed(paths: str | Sequence[str], shown_options: dict[str, str] | None) -> dict[str, str] | None:
     """Return the options that came without secrets and that this process does not have; those it has may include keys."""
-    remote = [path for path in paths if not _native.is_local(path)]
+    remote = [path for path in ([paths] if isinstance(paths, str) else paths) if not _native.is_local(path)]
     if shown_options and all(_native.is_reached_with(path, shown_options) for path in remote):
         return None
     return shown_options

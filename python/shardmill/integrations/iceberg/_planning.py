@@ -1,55 +1,23 @@
 """The files of a snapshot: what to read, which rows are deleted, and how columns are found.
 
-pyiceberg reads manifests and position deletes through the file system of the table. Invariant: a plan can be pickled, and contains
-neither connections nor credentials.
+pyiceberg reads manifests and position deletes through the file system of the table. The native readers read the data files, with the
+options of the store that the catalog gives. Columns, and the fields inside of them, are matched by id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shardmill._native.storage import is_local
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression
+from shardmill.integrations._table_files import Planned, PlannedFile, TableColumn, configured
 from shardmill.integrations.iceberg._pruning import prunable
-from shardmill.storage._paths import path_of
+from shardmill.integrations.iceberg._storage import literal_path, store_options
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-
-@dataclass(frozen=True)
-class PlannedFile:
-    """A data file of a snapshot.
-
-    Attributes:
-        path: local path.
-        relative: path relative to the location of the table.
-        constants: values of columns that may be missing from the file, by column index, as arrays of length one.
-        deleted: indices of the deleted rows.
-        partition: values of the partition, by field name.
-    """
-
-    path: str
-    relative: str
-    constants: tuple[tuple[int, Any], ...]
-    deleted: tuple[int, ...]
-    partition: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """The files of a snapshot. It can be pickled and holds no connection."""
-
-    name: str
-    snapshot_id: int | None
-    #: A ``pyarrow.Schema``.
-    schema: Any
-    #: Id and names of each column.
-    columns: tuple[tuple[int, tuple[str, ...]], ...]
-    files: tuple[PlannedFile, ...]
 
 
 def planned(table: Table, filter: Expression | None, scan_filter: Any, snapshot_id: int | None) -> Planned:
@@ -82,13 +50,13 @@ def planned(table: Table, filter: Expression | None, scan_filter: Any, snapshot_
     _check(table, tasks)
     deletes = _Deletes(table)
     location = table.location().rstrip("/") + "/"
-    fields = [(number, field) for number, field in enumerate(schema.fields)]
     arrow = _arrow_schema(schema)
+    numbers = {field.field_id: number for number, field in enumerate(schema.fields)}
     files = tuple(
         PlannedFile(
-            path=_local(task.file.file_path),
+            path=literal_path(task.file.file_path),
             relative=task.file.file_path.removeprefix(location),
-            constants=tuple(_constants(table, task.file, fields, arrow)),
+            constants=tuple(_constants(table, task.file, numbers, arrow)),
             deleted=tuple(deletes.of(task)),
             partition={
                 part.name: task.file.partition[place]
@@ -97,13 +65,30 @@ def planned(table: Table, filter: Expression | None, scan_filter: Any, snapshot_
         )
         for task in tasks
     )
-    return Planned(
+    mapping = table.name_mapping()
+    names = {} if mapping is None else dict(_names(mapping.root))
+    plan = Planned(
         name=_name(table),
-        snapshot_id=None if snapshot is None else snapshot.snapshot_id,
+        version=None if snapshot is None else snapshot.snapshot_id,
         schema=arrow,
-        columns=tuple((field.field_id, tuple(_names(table, field))) for _, field in fields),
+        columns=tuple(_column(field, names, arrow.field(number).type) for number, field in enumerate(schema.fields)),
         files=files,
     )
+    options = store_options(files[0].path, table.io.properties, plan.name) if files else None
+    return replace(plan, storage_options=configured(files, options))
+
+
+def snapshot_of(table: Table, branch: str) -> int:
+    """Return the id of the snapshot that a branch or a tag refers to.
+
+    Raises:
+        ValueError: If the table does not have it.
+    """
+    found = table.snapshot_by_name(branch)
+    if found is None:
+        known = ", ".join(repr(name) for name in sorted(table.refs())) or "none"
+        raise OptionError(f"{_name(table)} has no branch or tag {branch!r}; it has {known}")
+    return found.snapshot_id
 
 
 def _check(table: Table, tasks: Iterable[Any]) -> None:
@@ -156,28 +141,50 @@ class _Deletes:
         return {path: rows.to_pylist() for path, rows in _read_deletes(self._io, file).items()}
 
 
-def _constants(table: Table, file: Any, fields: list[tuple[int, Any]], arrow: Any) -> Iterator[tuple[int, Any]]:
-    """Yield values of columns that a file need not store: partition values, and defaults of columns added later."""
+def _constants(table: Table, file: Any, numbers: dict[int, int], arrow: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the values of identity partitions: columns that a file need not store."""
     import pyarrow as pa
     from pyiceberg.transforms import IdentityTransform
 
-    spec = table.specs()[file.spec_id]
-    values: dict[int, Any] = {}
-    for place, part in enumerate(spec.fields):
-        if isinstance(part.transform, IdentityTransform):
-            values[part.source_id] = file.partition[place]
-    for number, field in fields:
-        value = values.get(field.field_id, field.initial_default)
-        if value is not None:
+    for place, part in enumerate(table.specs()[file.spec_id].fields):
+        number, value = numbers.get(part.source_id), file.partition[place]
+        if number is not None and value is not None and isinstance(part.transform, IdentityTransform):
             yield number, pa.array([value], type=arrow.field(number).type)
 
 
-def _names(table: Table, field: Any) -> list[str]:
-    """Return the names that a column may have in a file without ids."""
-    mapping = table.name_mapping()
-    if mapping is None:
-        return []
-    return [name for mapped in mapping.root if mapped.field_id == field.field_id for name in mapped.names]
+def _column(field: Any, names: dict[int, tuple[str, ...]], arrow: Any) -> TableColumn:
+    """Return how a column, or a field inside of one, is found in a file, and its default."""
+    import pyarrow as pa
+
+    default = field.initial_default
+    return TableColumn(
+        id=field.field_id,
+        names=names.get(field.field_id, ()),
+        default=None if default is None else pa.array([default], type=arrow),
+        parts=tuple(_column(part, names, kind) for part, kind in _parts(field.field_type, arrow)),
+    )
+
+
+def _parts(kind: Any, arrow: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the fields inside of a type, each with its Arrow type."""
+    from pyiceberg.types import ListType, MapType, StructType
+
+    if isinstance(kind, StructType):
+        for number, field in enumerate(kind.fields):
+            yield field, arrow.field(number).type
+    elif isinstance(kind, ListType):
+        yield kind.element_field, arrow.value_type
+    elif isinstance(kind, MapType):
+        yield kind.key_field, arrow.key_type
+        yield kind.value_field, arrow.item_type
+
+
+def _names(fields: Iterable[Any]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the names that each column and nested field may have in files without ids."""
+    for field in fields:
+        if field.field_id is not None:
+            yield field.field_id, tuple(field.names)
+        yield from _names(field.fields)
 
 
 def _arrow_schema(schema: Any) -> Any:
@@ -203,13 +210,6 @@ def _arrow_schema(schema: Any) -> Any:
 
     whole = schema_to_pyarrow(schema, include_field_ids=False)
     return pa.schema([field.with_type(narrow(field.type)).remove_metadata() for field in whole])
-
-
-def _local(path: str) -> str:
-    if is_local(path):
-        return path_of(path)
-    scheme = path.partition(":")[0]
-    raise NotImplementedError(f"{path}: data files must be on a local file system, not on {scheme}://")
 
 
 def _name(table: Table) -> str:

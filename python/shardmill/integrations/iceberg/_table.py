@@ -1,9 +1,7 @@
 """One snapshot of an Iceberg table as a data set.
 
-The catalog and the manifests are read once. They determine the data files of a snapshot, the deleted rows, and the id of
-each column. From then on the table is a list of files, and the catalog is not accessed again, neither for the next epoch
-nor in another process. Invariant: each live row of the pinned snapshot is one row of the data set, regardless of later
-commits.
+The catalog and the manifests are read once. Invariant: each live row of the pinned snapshot is one row of the data set, regardless of
+later commits.
 """
 
 from __future__ import annotations
@@ -11,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from shardmill._native import load as _native
-from shardmill._threads import default_threads
 from shardmill._warnings import warn_caller
-from shardmill.data._dataset import Dataset
-from shardmill.data._token_lengths import TokenLengths
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
-from shardmill.integrations.iceberg._planning import Planned, planned
+from shardmill.integrations._table_files import TableFiles
+from shardmill.integrations.iceberg._planning import planned, snapshot_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-class IcebergTable(Dataset):
+class IcebergTable(TableFiles):
     """Rows of one snapshot of an Iceberg table, for ``shardmill.Loader``. Requires ``pyiceberg``.
 
     The snapshot is pinned when the object is created: later commits are not seen. Each live row is returned once; rows in
-    position deletes or deletion vectors are not returned. Columns are matched by id: renamed columns have their
-    new names, added columns are null or have their defaults, promoted columns have their new types. Files are in byte order of
+    position deletes or deletion vectors are not returned. Columns and the fields inside of them are matched by id: renamed ones have
+    their new names, added ones are null or have their defaults, promoted ones have their new types. Files are in byte order of
     their paths relative to the location of the table.
+
+    Data files may be local, or in a store of S3, Google or Azure. The keys and the endpoint of the store come from the properties of the
+    catalog, such as ``s3.endpoint``, and otherwise from the environment. A pickled table does not contain the keys.
 
     Args:
         table: identifier of the table, such as ``"db.events"`` or ``"a.b.c.events"``, or a pyiceberg table.
@@ -41,13 +39,14 @@ class IcebergTable(Dataset):
         scan_filter: a pyiceberg expression that only prunes files: rows of the remaining files are returned whether they
             match or not.
         snapshot_id: id of the snapshot; the current one by default.
+        branch: name of a branch or a tag, whose snapshot is read.
         threads: number of reading threads; the number of cores by default.
 
     Raises:
         ImportError: If pyiceberg is not installed.
-        NotImplementedError: If the table has equality deletes, or data files that are not Parquet or not on a local
-            file system.
-        ValueError: If the data files have several formats.
+        NotImplementedError: If the table has equality deletes, data files that are not Parquet, or data files on a file system that is
+            not supported.
+        ValueError: If the data files have several formats, or the table does not have the snapshot.
 
     Examples:
         >>> import shardmill as sm
@@ -65,10 +64,14 @@ class IcebergTable(Dataset):
         filter: Expression | Value | str | list[Any] | None = None,
         scan_filter: Any = None,
         snapshot_id: int | None = None,
+        branch: str | None = None,
         threads: int | None = None,
     ) -> None:
         condition = None if filter is None else expression_of(filter)
-        plan = planned(_table(table, catalog_config), condition, scan_filter, snapshot_id)
+        if branch is not None and snapshot_id is not None:
+            raise OptionError("snapshot_id and branch exclude each other")
+        opened = _table(table, catalog_config)
+        plan = planned(opened, condition, scan_filter, snapshot_id if branch is None else snapshot_of(opened, branch))
         self._open(plan, None if columns is None else list(columns), condition, threads)
         if not plan.files:
             warn_caller(f"no data files in {plan.name}")
@@ -76,45 +79,10 @@ class IcebergTable(Dataset):
     @property
     def snapshot_id(self) -> int | None:
         """Id of the pinned snapshot; ``None`` if the table has none."""
-        return self._plan.snapshot_id
-
-    @property
-    def ignore_zeros(self) -> bool:
-        """False: the files of a table are not tars."""
-        return False
+        return self._plan.version
 
     def __repr__(self) -> str:
-        return f"IcebergTable({self._plan.name}: snapshot {self._plan.snapshot_id}, {len(self._plan.files)} files)"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (type(self), self._plan, self._columns, self._filter, self._given_threads)
-
-    def _open(self, plan: Planned, columns: list[str] | None, filter: Expression | None, threads: int | None) -> None:
-        self._plan, self._filter, self._given_threads = plan, filter, threads
-        self._paths = [plan.name]
-        self._threads = default_threads() if threads is None else threads
-        files = [
-            (file.path, file.relative, list(file.constants), list(file.deleted))
-            for file in sorted(plan.files, key=lambda file: file.relative.encode())
-        ]
-        self._native = _native.Dataset.of_table(
-            plan.schema,
-            [(number, list(names)) for number, names in plan.columns],
-            files,
-            filter=self._filter_json,
-            threads=max(self._threads, 4),
-        )
-        self._columns = list(self._native.column_names) if columns is None else columns
-        self._column_numbers = self._native.column_numbers(self._columns)
-        self._decodings = self._decodings_of(self._columns)
-        self._rows = None
-        self._token_lengths = TokenLengths(self._row_plan, self._threads)
-
-
-def _reopened(kind: type[IcebergTable], *arguments: Any) -> IcebergTable:
-    table = kind.__new__(kind)
-    table._open(*arguments)
-    return table
+        return f"IcebergTable({self._plan.name}: snapshot {self._plan.version}, {len(self._plan.files)} files)"
 
 
 def _table(table: Any, catalog_config: dict[str, Any] | None) -> Table:

@@ -1,0 +1,129 @@
+"""Data sets over the files that a table format names, such as Iceberg and Delta.
+
+The metadata of a table is read once. It determines the data files of one version, the deleted rows, and how columns are found. From then
+on the table is a list of files, and its metadata is not accessed again, neither for the next epoch nor in another process. Invariant: a
+plan can be pickled, and contains neither connections nor credentials.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from shardmill._native import load as _native
+from shardmill._native.storage import is_local
+from shardmill._threads import default_threads
+from shardmill.data._dataset import Dataset
+from shardmill.data._token_lengths import TokenLengths
+from shardmill.expressions import Expression
+from shardmill.storage._configure import configure_all, still_needed
+from shardmill.storage._options import StorageOptions
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a table, or a field inside of one.
+
+    Attributes:
+        id: found by this id in files that have ids; ``None`` if columns have only names.
+        names: the names that it may have in files without ids.
+        default: the value in files that lack it, as an array of length one.
+        parts: fields of a struct, the item of a list, or the key and the value of a map.
+    """
+
+    id: int | None
+    names: tuple[str, ...] = ()
+    default: Any = None
+    parts: tuple[TableColumn, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A data file of a version of a table.
+
+    Attributes:
+        path: a local path, or a URL of a store.
+        relative: path relative to the location of the table.
+        constants: values of columns that may be missing from the file, by column index, as arrays of length one.
+        deleted: indices of the deleted rows.
+        partition: values of the partition, by field name.
+    """
+
+    path: str
+    relative: str
+    constants: tuple[tuple[int, Any], ...]
+    deleted: tuple[int, ...]
+    partition: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The files of one version of a table."""
+
+    name: str
+    #: Id of the snapshot, or number of the version.
+    version: int | None
+    #: A ``pyarrow.Schema``.
+    schema: Any
+    columns: tuple[TableColumn, ...]
+    files: tuple[PlannedFile, ...]
+    #: Options of the store, without secrets.
+    storage_options: dict[str, str] | None = None
+
+
+def configured(files: tuple[PlannedFile, ...], options: StorageOptions | None) -> dict[str, str] | None:
+    """Set the options of the stores that hold the files, and return those that may be stored."""
+    roots = _remote_roots(files)
+    return configure_all(roots, options) if roots else None
+
+
+def _remote_roots(files: tuple[PlannedFile, ...]) -> list[str]:
+    """Return one URL for each bucket."""
+    urls = (file.path.split("/", 3) for file in files if not is_local(file.path))
+    return sorted({"/".join(parts[:3]) for parts in urls})
+
+
+class TableFiles(Dataset):
+    """Rows of one version of a table."""
+
+    _plan: Planned
+
+    @property
+    def ignore_zeros(self) -> bool:
+        """False: the files of a table are not tars."""
+        return False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (type(self), self._plan, self._columns, self._filter, self._given_threads)
+
+    def _open(self, plan: Planned, columns: list[str] | None, filter: Expression | None, threads: int | None) -> None:
+        self._plan, self._filter, self._given_threads = plan, filter, threads
+        self._paths = [plan.name]
+        self._threads = default_threads() if threads is None else threads
+        files = [
+            (file.path, file.relative, list(file.constants), list(file.deleted))
+            for file in sorted(plan.files, key=lambda file: file.relative.encode())
+        ]
+        self._native = _native.Dataset.of_table(
+            plan.schema,
+            cast("list[_native.TableColumn]", list(plan.columns)),
+            files,
+            filter=self._filter_json,
+            threads=max(self._threads, 4),
+        )
+        self._columns = list(self._native.column_names) if columns is None else columns
+        self._column_numbers = self._native.column_numbers(self._columns)
+        self._decodings = self._decodings_of(self._columns)
+        self._rows = None
+        self._token_lengths = TokenLengths(self._row_plan, self._threads)
+
+
+def _reopened(
+    kind: type[TableFiles], plan: Planned, columns: list[str], filter: Expression | None, threads: int | None
+) -> TableFiles:
+    roots = _remote_roots(plan.files)
+    # Secrets are not pickled: another process gets its own from its environment.
+    configure_all(roots, still_needed(roots, plan.storage_options))
+    table = kind.__new__(kind)
+    table._open(plan, columns, filter, threads)
+    return table
