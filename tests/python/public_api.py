@@ -17,6 +17,7 @@ MODULES = (
     "shardmill.curate",
     "shardmill.resume",
     "shardmill.storage",
+    "shardmill.integrations.delta",
     "shardmill.integrations.grain",
     "shardmill.integrations.iceberg",
     "shardmill.integrations.open_clip",
