@@ -158,7 +158,7 @@ def test_tables_in_a_store_are_refused_with_one_request_more(store: Store, bucke
     for mark in ("_delta_log/0.json", "metadata/v1.metadata.json", ".hoodie/hoodie.properties"):
         store.objects = {f"t/{mark}": b"{}", "t/0.parquet": parquet(0), "t/data/1.parquet": parquet(1)}
         for path in ("t/", "t", "t/data/", "t/*.parquet", "t/data/*", ""):
-            with pytest.raises(sm.PlanError, match=f"s3://{bucket}/t` is the directory of a"):
+            with pytest.raises(sm.PlanError, match=f"s3://{bucket}/t` is the directory of an?"):
                 opened(store, f"s3://{bucket}/{path}")
         files = [f"s3://{bucket}/t/0.parquet", f"s3://{bucket}/t/data/1.parquet"]
         assert [row["x"] for row in opened(store, files)] == [0, 1]

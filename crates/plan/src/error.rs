@@ -16,7 +16,7 @@ pub enum Error {
     #[error("No {wanted} file in `{paths}`")]
     NoInput { paths: String, wanted: String },
     /// Some of its files are not current, or have deleted rows.
-    #[error("`{directory}` is the directory of a {} table ({}), whose files are not rows by themselves: deleted and replaced rows are among them", .lake.name(), .lake.mark())]
+    #[error("`{directory}` is the directory of {} (`{}`): its files also hold rows that were deleted or replaced", .lake.table(), .lake.mark())]
     LakeDirectory { directory: String, lake: Lake },
     /// A job would process its rows twice.
     #[error("`{path}` is listed twice")]

@@ -21,11 +21,11 @@ pub enum Lake {
 
 impl Lake {
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn table(self) -> &'static str {
         match self {
-            Self::Delta => "Delta",
-            Self::Iceberg => "Iceberg",
-            Self::Hudi => "Hudi",
+            Self::Delta => "a Delta table",
+            Self::Iceberg => "an Iceberg table",
+            Self::Hudi => "a Hudi table",
         }
     }
 
