@@ -10,7 +10,7 @@ use super::table::TableColumn;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::{
-    ArrayRef, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, StructArray, new_empty_array,
+    Array, ArrayRef, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, StructArray, new_empty_array,
 };
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef};
