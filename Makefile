@@ -219,14 +219,16 @@ fuzz-nightly: ## Fuzz each parser for twenty minutes
 peers: prerequisites ## Build the environments of the tools that we measure against
 	benchmarks/peers/build.sh $(PEERS)
 
-# $(call bench,FILE,ROUNDS,PEERS,ENTRIES): environments of the peers, a session of benchmarks/FILE.yaml, its page in docs.
+# $(call bench,FILE,PEERS,ENTRIES): environments of the peers, a session of benchmarks/FILE.yaml, its page in docs.
 # A session is named after the commit; one that was interrupted continues. ROUNDS=n overrides the number of rounds.
+# ENTRIES='pattern' measures these entries again and leaves the others of the page as they are.
 # QUICK=1 only tries: little data and one round, to see that everything runs; the page goes to benchmark_results.
 SESSION = $(1)_$(shell git rev-parse --short HEAD)$(if $(QUICK),_quick)
 define bench
-	$(if $(3),benchmarks/peers/build.sh $(PEERS) $(3))
+	$(if $(2),benchmarks/peers/build.sh $(PEERS) $(2))
 	SHARDMILL_PEERS=$(PEERS) SHARDMILL_BENCH_DATA=$(DATA)$(if $(QUICK),/quick) $(BIN)/python -m benchmarks.run \
-		benchmarks/$(1).yaml --session $(SESSION) --resume --rounds $(if $(QUICK),1,$(or $(ROUNDS),$(2))) $(if $(4),--entries '$(4)')
+		benchmarks/$(1).yaml --session $(SESSION) $(if $(ENTRIES),--replace --entries '$(ENTRIES)',--resume $(if $(3),--entries '$(3)')) \
+		$(if $(or $(ROUNDS),$(QUICK)),--rounds $(or $(ROUNDS),1))
 	$(BIN)/python -m benchmarks.report benchmarks/$(1).yaml benchmark_results/$(SESSION)/results.json \
 		$(if $(QUICK),benchmark_results/$(SESSION)/page,docs/benchmarks/$(1))
 endef
@@ -234,16 +236,16 @@ endef
 SUITES := interleaved loader arrayrecord checkpoint streaming remote tokens images
 
 .PHONY: bench
-bench: build-release $(VENV)/.ready ## All suites on this commit, their pages and the chart of ratios; goes on where it was interrupted
+bench: build-release $(VENV)/.ready ## All suites on this commit, their pages, the chart of ratios and the goals; goes on where it was interrupted
 	@lost=; for suite in $(SUITES); do $(MAKE) --no-print-directory bench-$$suite || lost="$$lost $$suite"; done; \
 		test -z "$$lost" || { echo "these suites have entries that failed:$$lost; run the same command again to repeat those entries" >&2; exit 1; }
-	$(if $(QUICK),,$(BIN)/python -m benchmarks.overview)
+	$(if $(QUICK),,$(BIN)/python -m benchmarks.overview && $(BIN)/python -m benchmarks.goals)
 
 ifdef QUICK
 bench-safety: export SHARDMILL_BENCH_ROWS = 20000
 bench-safety: export SHARDMILL_BENCH_FILES = 200
 bench-interleaved: export SHARDMILL_BENCH_SHARDS = 1
-bench-loader: export SHARDMILL_BENCH_RUNS = 1
+bench-loader: export SHARDMILL_BENCH_SHARE = 0.05
 bench-arrayrecord: export SHARDMILL_BENCH_RECORDS = 4096
 bench-arrayrecord: export SHARDMILL_BENCH_CALLS = 2000
 bench-arrayrecord: export SHARDMILL_BENCH_SLOW_CALLS = 500
@@ -253,6 +255,7 @@ bench-tokens: export SHARDMILL_BENCH_LARGE = 0.02
 bench-tokens: export SHARDMILL_BENCH_LONG = 2
 bench-images: export SHARDMILL_BENCH_IMAGES = 100
 bench-streaming: export SHARDMILL_BENCH_ROWS = 2000
+bench-streaming: export SHARDMILL_BENCH_SLOW = 1000
 bench-streaming: export SHARDMILL_BENCH_PLAN = 100000
 bench-streaming: export SHARDMILL_BENCH_IMAGES = 20000000
 bench-remote: export SHARDMILL_BENCH_SHARE = 0.05
@@ -267,39 +270,39 @@ bench-gate: build-release $(VENV)/.ready ## Three ratios in a minute; fails if a
 
 .PHONY: bench-safety
 bench-safety: build-release $(VENV)/.ready ## What page checksums and many small files of ids cost; QUICK=1 only tries
-	$(call bench,safety,1)
+	$(call bench,safety)
 
 .PHONY: bench-interleaved
 bench-interleaved: build-release $(VENV)/.ready ## The four paths beside NeMo Curator; QUICK=1 only tries
-	$(call bench,interleaved_io,2,nemo_curator)
+	$(call bench,interleaved_io,nemo_curator)
 
 .PHONY: bench-loader
 bench-loader: build-release $(VENV)/.ready ## Tables into training batches, beside its peers; QUICK=1 only tries
-	$(call bench,loader,1,loader,$(if $(QUICK),tiny|s8__parquet))
+	$(call bench,loader,loader)
 
 .PHONY: bench-arrayrecord
 bench-arrayrecord: build-release $(VENV)/.ready ## ArrayRecord files, beside array_record; QUICK=1 only tries
-	$(call bench,arrayrecord,2,arrayrecord)
+	$(call bench,arrayrecord,arrayrecord)
 
 .PHONY: bench-checkpoint
 bench-checkpoint: build-release $(VENV)/.ready ## Jobs that are partly done, beside Ray Data; QUICK=1 only tries
-	$(call bench,checkpoint,1,,$(if $(QUICK),hundredth__done_80))
+	$(call bench,checkpoint,,$(if $(QUICK),hundredth__done_80))
 
 .PHONY: bench-streaming
 bench-streaming: build-release $(VENV)/.ready ## The streaming report, beside MosaicML Streaming and, from the checkout CHINIDATASET, ChiniDataset; QUICK=1 only tries
-	$(call bench,streaming,2,streaming,$(if $(CHINIDATASET),,(?<!chinidataset)$$))
+	$(call bench,streaming,streaming loader,$(if $(CHINIDATASET),,(?<!chinidataset)$$))
 
 .PHONY: bench-tokens
 bench-tokens: build-release $(VENV)/.ready ## Text to tokens, beside tokenizers, tiktoken, datatrove; needs apt; QUICK=1 only tries
-	$(call bench,tokens,2,tokens)
+	$(call bench,tokens,tokens)
 
 .PHONY: bench-images
 bench-images: build-release $(VENV)/.ready ## Images to pixels, beside PIL, torchvision, OpenCV, SPDL; needs apt; QUICK=1 only tries
-	$(call bench,images,2,images)
+	$(call bench,images,images)
 
 .PHONY: bench-remote
 bench-remote: build-release $(VENV)/.ready s3-server ## A store that is far away, beside its peers; needs Go; QUICK=1 only tries
-	$(call bench,remote,1,remote streaming nemo_curator)
+	$(call bench,remote,remote streaming nemo_curator)
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout

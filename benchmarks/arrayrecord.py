@@ -116,14 +116,14 @@ def digest(record: bytes) -> str:
     return hashlib.blake2b(record, digest_size=16).hexdigest()
 
 
-def individual(options: RecordOptions, system: System) -> Metrics:
-    """The documented way: the data source by index."""
+def growth(options: RecordOptions, system: System) -> Metrics:
+    """The documented way to one record: the data source by index."""
     with system.source(options.path) as source:
         return {"figures": {"ds[i]": _loop(options, "ds[i]", partial(map, source.__getitem__), options.slow_calls)}}
 
 
 def calls(options: RecordOptions, system: System) -> Metrics:
-    """All other ways to one record, documented or not."""
+    """All ways to one record, documented or not."""
     with closing(system.reader(options.path)) as reader:
         ways: dict[str, tuple[_Each, int]] = {
             "read([i])": (lambda numbers: (reader.read([number])[0] for number in numbers), options.slow_calls),
@@ -134,7 +134,8 @@ def calls(options: RecordOptions, system: System) -> Metrics:
         }
         if options.is_ours:
             ways["reader[i]"] = (partial(map, reader.__getitem__), options.calls)
-        figures = {name: _loop(options, name, *way) for name, way in ways.items()}
+        figures = growth(options, system)["figures"]
+        figures |= {name: _loop(options, name, *way) for name, way in ways.items()}
     for text, count in (("max_parallelism:0", options.calls), ("", max(1, options.slow_calls // _SEEK_SHARE))):
         with closing(system.reader(options.path, text)) as seeker:
             name = f"seek + read, {text}" if text else "seek + read"
@@ -309,8 +310,7 @@ def array_record() -> System:
 
 SYSTEMS = {"shardmill": shardmill, "array_record": array_record}
 SCENARIOS: dict[str, Callable[[RecordOptions, System], Metrics]] = {
-    "individual": individual,
-    "growth": individual,
+    "growth": growth,
     "calls": calls,
     "batch": batch,
     "sequential": sequential,

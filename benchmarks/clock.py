@@ -10,7 +10,7 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -41,7 +41,6 @@ class Pass:
     asked_bytes: int = 0
     build_bytes: int = 0
     disk_bytes: int = 0
-    rows_of_workers: dict[int, int] = field(default_factory=dict)
 
 
 def timed_pass(
@@ -49,7 +48,6 @@ def timed_pass(
     *,
     sums: bool = False,
     most_batches: int | None = None,
-    by_worker: bool = False,
     at_start: Callable[[], object] | None = None,
 ) -> Pass:
     """Makes a reader and goes over it: Arrow batches, dicts of columns, or lists of rows.
@@ -58,7 +56,6 @@ def timed_pass(
         build: Makes the reader.
         sums: Add up the row numbers.
         most_batches: Stop after this number of batches.
-        by_worker: Batches come with the number of the worker that read them.
         at_start: Called when the reader is made; then the clock starts. Without it, the clock starts before.
     """
     done, before, built_from = Pass(id_sum=0 if sums else None), io_counters(), time.perf_counter()
@@ -72,11 +69,7 @@ def timed_pass(
     batches = iter(reader)
     for number, batch in enumerate(batches, 1):
         done.first_batch_s = done.first_batch_s or time.perf_counter() - done.start
-        worker, batch = batch if by_worker else (0, batch)
-        size = len(batch) if isinstance(batch, list) else len(_ids(batch))
-        done.rows += size
-        if by_worker:
-            done.rows_of_workers[worker] = done.rows_of_workers.get(worker, 0) + size
+        done.rows += len(batch) if isinstance(batch, list) else len(_ids(batch))
         if done.id_sum is not None:
             done.id_sum += _sum_of_ids(batch)
         if number == most_batches:

@@ -35,13 +35,12 @@ class LoaderOptions(Options):
     """What is read, and how.
 
     Attributes:
-        mode: ``stream``, ``first_batch``, ``memory``, or of several ranks: ``ranks``, ``ranks_in_turn``, ``rank_0``.
+        mode: ``stream``, ``first_batch``, ``memory``, or of several ranks: ``ranks``, ``rank_0``.
         files: Pattern of the file names that are read; the same for every system.
         label: Only rows with this label.
         threads: Threads of a loader in one process; none is the default of the system.
         workers: Worker processes of a torch ``DataLoader``.
         pad: Lists are padded to the longest of the batch.
-        by_worker: Batches come with the number of the worker that read them.
         from_construction: The clock starts before the loader is built.
     """
 
@@ -56,7 +55,6 @@ class LoaderOptions(Options):
     pad: bool = False
     threads: int | None = None
     workers: int = 0
-    by_worker: bool = False
     ranks: int = 1
     split_rows: int | None = None
     split_bytes: str | None = None
@@ -132,10 +130,8 @@ def measure(options: LoaderOptions, build: Build | None = None) -> Metrics:
 def _one_round(options: LoaderOptions, build: Build, *, sums: bool) -> list[Pass]:
     if options.mode == "ranks":
         return _in_processes(options, build, range(options.ranks), sums)
-    if options.mode in ("ranks_in_turn", "rank_0"):
-        # One process at a time, and each a fresh one.
-        numbers = range(1 if options.mode == "rank_0" else options.ranks)
-        return [one for rank in numbers for one in _in_processes(options, build, [rank], sums)]
+    if options.mode == "rank_0":
+        return _in_processes(options, build, [0], sums)
     return [_one_pass(options, build, 0, sums, lambda: None)]
 
 
@@ -150,7 +146,6 @@ def _one_pass(options: LoaderOptions, build: Build, rank: int, sums: bool, ready
         lambda: build(options, rank),
         sums=sums and not is_first,
         most_batches=1 if is_first else None,
-        by_worker=options.by_worker,
         at_start=None if options.from_construction else ready,
     )
 
@@ -163,7 +158,7 @@ def _check(options: LoaderOptions, passes: Sequence[Pass]) -> None:
 
 
 def _summary(options: LoaderOptions, rounds: Sequence[Sequence[Pass]]) -> Metrics:
-    """Of all ranks: from the first start to the last end, or the longest rank where they ran in turn; bytes are added up."""
+    """Of all ranks: from the first start to the last end, bytes are added up."""
 
     def seconds_of(ranks: Sequence[Pass]) -> float:
         if options.mode != "ranks":
@@ -186,7 +181,7 @@ def _summary(options: LoaderOptions, rounds: Sequence[Sequence[Pass]]) -> Metric
 
 
 def _shares(rounds: Sequence[Sequence[Pass]]) -> Metrics:
-    """How evenly ranks or worker processes share the rows."""
+    """How evenly ranks share the rows."""
     rows, more = [one.rows for one in rounds[0]], {}
     if len(rows) > 1:
         more = {
@@ -197,8 +192,6 @@ def _shares(rounds: Sequence[Sequence[Pass]]) -> Metrics:
                 for rank in range(len(rows))
             ),
         }
-    elif workers := rounds[0][0].rows_of_workers:
-        rows = [count for _, count in sorted(workers.items())]
     imbalance = (max(rows) - min(rows)) * len(rows) / max(1, sum(rows))
     return {"imbalance": imbalance, **({"rows_of_ranks": rows} if len(rows) > 1 else {}), **more}
 

@@ -1,252 +1,97 @@
-"""The chart and the table of ratios in the README, drawn from the committed summaries: ``python -m benchmarks.overview``.
+"""The chart, the table of ratios and the sentence in the README, from the committed summaries: ``python -m benchmarks.overview``.
 
-A ratio compares shardmill with the fastest documented way of the peer to do the same work, in the same session.
+The ratios are those of the pages. The chart draws those that their ``report`` blocks name in ``chart``.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
 
-DOCS = Path(__file__).parents[1] / "docs" / "benchmarks"
-PAGE = DOCS / "README.md"
+from benchmarks.report import Page, Ratio, read_summary, spread_of
+from benchmarks.runner.settings import read_settings
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs" / "benchmarks"
+PAGE, README = DOCS / "README.md", ROOT / "README.md"
 CHART = DOCS / "ratios.svg"
-SHOWN_MARK = "<!-- ratios -->"
-
-Figure = tuple[str, str]
-"""An entry of a summary, and one of its metrics."""
+_SHOWN_MARK = "<!-- ratios -->"
+_RANGE = re.compile(r"shardmill is \S+ to \S+ times")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """One bar: the same work by shardmill and by a peer, each at its best of the listed figures.
-
-    Attributes:
-        theirs: Figures of the peer, and the option that gave each.
-    """
-
-    work: str
-    peer: str
-    summary: str
-    ours: tuple[Figure, ...]
-    theirs: dict[Figure, str]
-    better: Literal["higher", "lower"] = "higher"
-
-    def values(self) -> tuple[float, float]:
-        """Medians of shardmill and of the peer."""
-        ours, theirs = (self._median(self._best(figures)) for figures in (self.ours, self.theirs))
-        return ours, theirs
-
-    def option(self) -> str:
-        """What the peer was called with."""
-        return self.theirs[self._best(self.theirs)]
-
-    def _best(self, figures: Iterable[Figure]) -> Figure:
-        # An entry that failed has no figures, and its page says so.
-        measured = [figure for figure in figures if _summary(self.summary)["entries"][figure[0]]["metrics"]]
-        return (max if self.better == "higher" else min)(measured, key=self._median)
-
-    def _median(self, figure: Figure) -> float:
-        entry, metric = figure
-        return _summary(self.summary)["entries"][entry]["metrics"][metric][0]
-
-    def ratio(self) -> float:
-        """How many times as fast shardmill is."""
-        ours, theirs = self.values()
-        return ours / theirs if self.better == "higher" else theirs / ours
-
-
-_OWN_TORCH = tuple((f"s1__torch_threads_{threads}__shardmill", "rows_per_s") for threads in (1, 2, 4))
-_OWN_IMAGES = (("small__exact_threads_2__shardmill", "images_per_s"),)
-_OWN_RECORD = (("individual__zstd__shardmill", "ds[i]/per_s"),)
-
-COMPARISONS = [
-    Comparison(
-        work="curate shards, WebDataset to Parquet, JPEG",
-        peer="NeMo Curator",
-        summary="interleaved_io",
-        ours=(("wds_to_parquet__jpeg__shardmill", "process_seconds"),),
-        theirs={("wds_to_parquet__jpeg__nemo_curator", "process_seconds"): "its pipeline on Ray, start included"},
-        better="lower",
-    ),
-    Comparison(
-        work="curate shards, Parquet to Parquet, raw TIFF",
-        peer="NeMo Curator",
-        summary="interleaved_io",
-        ours=(("pq_to_parquet__raw__shardmill", "process_seconds"),),
-        theirs={("pq_to_parquet__raw__nemo_curator", "process_seconds"): "its pipeline on Ray, start included"},
-        better="lower",
-    ),
-    Comparison(
-        work="resume a job, 80 % of 1 M ids done",
-        peer="Ray Data",
-        summary="checkpoint",
-        ours=(("hundredth__done_80__shardmill", "wall_s"),),
-        theirs={("hundredth__done_80__ray", "wall_s"): "with its checkpoint"},
-        better="lower",
-    ),
-    Comparison(
-        work="Parquet to torch, 66 columns",
-        peer="torch-dataloader-utils",
-        summary="loader",
-        ours=_OWN_TORCH,
-        theirs={
-            (
-                f"s1__torch_workers_{workers}__torch_dataloader_utils",
-                "rows_per_s",
-            ): f"{workers} workers, its best number"
-            for workers in (0, 2)
-        },
-    ),
-    Comparison(
-        work="Parquet to torch, 66 columns",
-        peer="pyarrow",
-        summary="loader",
-        ours=_OWN_TORCH,
-        theirs={("s1__torch_threads_2__pyarrow_loop", "rows_per_s"): "batches cut by hand"},
-    ),
-    Comparison(
-        work="rows of a streaming data set, in order",
-        peer="MosaicML Streaming",
-        summary="streaming",
-        ours=(("fair__imdb__shardmill", "read, sequential/per_s"),),
-        theirs={
-            ("fair__imdb__mosaicml", "read, sequential/per_s"): "StreamingDataset, its best way",
-            **{
-                (
-                    "fair__imdb__mosaicml",
-                    f"DataLoader, {workers} workers/per_s",
-                ): f"{workers} DataLoader workers, its best number"
-                for workers in (0, 2, 4)
-            },
-        },
-    ),
-    Comparison(
-        work="write a streaming data set, row by row",
-        peer="MosaicML Streaming",
-        summary="streaming",
-        ours=(("fair__imdb__shardmill", "write, row by row/per_s"),),
-        theirs={("fair__imdb__mosaicml", "write, row by row/per_s"): "MDSWriter"},
-    ),
-    Comparison(
-        work="records by index, zstd",
-        peer="array_record",
-        summary="arrayrecord",
-        ours=_OWN_RECORD,
-        theirs={("individual__zstd__array_record", "ds[i]/per_s"): "source[i], as documented"},
-    ),
-    Comparison(
-        work="records by index, zstd",
-        peer="array_record",
-        summary="arrayrecord",
-        ours=_OWN_RECORD,
-        theirs={
-            ("calls__zstd__array_record", f"{call}/per_s"): f"{call}, its fastest call"
-            for call in ("read(i, i + 1)", "seek + read, max_parallelism:0")
-        },
-    ),
-    Comparison(
-        work="texts to token ids",
-        peer="tokenizers",
-        summary="tokens",
-        ours=tuple((f"encode__threads_{threads}__shardmill", "mb_per_s") for threads in (1, 2)),
-        theirs={("encode__threads_2__tokenizers", "mb_per_s"): "encode_batch_fast, 2 threads"},
-    ),
-    Comparison(
-        work="texts to token ids",
-        peer="tiktoken",
-        summary="tokens",
-        ours=tuple((f"encode__threads_{threads}__shardmill", "mb_per_s") for threads in (1, 2)),
-        theirs={
-            ("encode__threads_1__tiktoken", "mb_per_s"): "encode_ordinary_batch, 1 thread",
-            ("encode__threads_2__tiktoken", "mb_per_s"): "encode_ordinary_batch, 2 threads",
-        },
-    ),
-    Comparison(
-        work="Parquet text to packed tensors",
-        peer="DataLoader, tokenizers",
-        summary="tokens",
-        ours=(("packed__threads_2__shardmill", "mb_per_s"),),
-        theirs={("packed__threads_2__dataloader", "mb_per_s"): "2 workers"},
-    ),
-    Comparison(
-        work="JSONL to files of tokens",
-        peer="datatrove",
-        summary="tokens",
-        ours=(("write__threads_2__shardmill", "mb_per_s"),),
-        theirs={("write__threads_2__datatrove", "mb_per_s"): "2 tasks"},
-    ),
-    Comparison(
-        work="JPEG to batches of pixels, 224 x 224",
-        peer="DataLoader, PIL",
-        summary="images",
-        ours=_OWN_IMAGES,
-        theirs={("small__exact_threads_2__dataloader", "images_per_s"): "2 workers"},
-    ),
-    Comparison(
-        work="JPEG to batches of pixels, 224 x 224",
-        peer="torchvision",
-        summary="images",
-        ours=_OWN_IMAGES,
-        theirs={
-            ("small__exact_threads_2__torchvision", "images_per_s"): "decode_jpeg in 2 threads, its best",
-            ("small__exact_threads_2__torchvision_workers", "images_per_s"): "decode_jpeg in 2 workers, its best",
-        },
-    ),
-]
-
-
-def table(comparisons: list[Comparison]) -> str:
-    """The ratios as a Markdown table."""
-    lines = ["| work | peer | option of the peer | ratio | all figures |", "|---|---|---|--:|---|"]
-    lines += [
-        f"| {c.work} | {c.peer} | {c.option()} | {c.ratio():.3g}× | [{c.summary}]({c.summary}/README.md) |"
-        for c in comparisons
+def pages() -> dict[str, Page]:
+    """The pages that have a summary, by name."""
+    files = [
+        file for file in sorted((ROOT / "benchmarks").glob("*.yaml")) if (DOCS / file.stem / "summary.json").exists()
     ]
-    return "\n".join([*lines, "", origin(comparisons)])
+    return {file.stem: Page(read_summary(DOCS / file.stem), read_settings(file).report) for file in files}
 
 
-def origin(comparisons: list[Comparison]) -> str:
-    """Where the figures are from: one run of all suites, if their pages have the same commit."""
-    commits = {str(_summary(one.summary)["commit"]).split()[0] for one in comparisons}
+def compared(shown: dict[str, Page]) -> list[tuple[str, Ratio]]:
+    """The ratios to peers on all pages, with the name of the page."""
+    return [(name, ratio) for name, page in shown.items() for ratio in page.ratios() if ratio.times]
+
+
+def table(ratios: list[tuple[str, Ratio]]) -> str:
+    """The ratios as a Markdown table."""
+    lines = ["| work | against | times as fast | share of the limit | page |", "|---|---|--:|--:|---|"]
+    for name, ratio in ratios:
+        work, against, times, share, *_ = ratio.cells()
+        lines.append(f"| {work} | {against} | {times} | {share} | [{name}]({name}/README.md) |")
+    return "\n".join(lines)
+
+
+def range_of(ratios: list[tuple[str, Ratio]]) -> str:
+    """The sentence with the smallest and the largest ratio of all pages."""
+    found = [ratio.times.median for _, ratio in ratios if ratio.times]
+    return f"shardmill is {min(found):.2g} to {max(found):.3g} times"
+
+
+def origin(shown: dict[str, Page]) -> str:
+    """Where the figures are from: one run of all suites, if all of their entries have the same commit."""
+    commits = {str(entry["commit"]).split()[0] for page in shown.values() for entry in page.summary["entries"].values()}
     if len(commits) > 1:
         return "These figures come from different commits, which the pages name."
     return f"These figures come from one run of `make bench`, on commit {commits.pop()[:12]}."
 
 
-def _summary(name: str) -> dict[str, Any]:
-    return json.loads((DOCS / name / "summary.json").read_text(encoding="utf-8"))
-
-
-def draw(comparisons: list[Comparison], path: Path) -> None:
-    """Draw the ratios as bars on a logarithmic axis."""
+def draw(ratios: list[Ratio], path: Path) -> None:
+    """Draw the ratios, with their quartiles, as bars on a logarithmic axis."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
 
+    bars = [(ratio, ratio.times) for ratio in reversed(ratios) if ratio.times]
+    places, values = range(len(bars)), [times.median for _, times in bars]
     # Text stays text, and the same figures give the same file.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ratios", "font.size": 10}):
-        canvas = Canvas(figsize=(9, 0.52 * len(comparisons) + 0.9), layout="constrained")
+        canvas = Canvas(figsize=(9, 0.52 * len(bars) + 0.9), layout="constrained")
         axes = canvas.subplots()
-        shown = comparisons[::-1]
-        ratios = [comparison.ratio() for comparison in shown]
-        bars = axes.barh(range(len(shown)), ratios, color="#3b6ea8")
-        axes.bar_label(bars, [f" {ratio:.3g}×" for ratio in ratios])
-        axes.set_yticks(range(len(shown)), [f"{c.work}\n{c.peer}: {c.option()}" for c in shown])
+        errors = [[abs(times.median - times.quartiles[side]) for _, times in bars] for side in (0, 1)]
+        drawn = axes.barh(places, values, color="#3b6ea8", xerr=errors, ecolor="#9aa5b1")
+        axes.bar_label(drawn, [f" {spread_of(times)}" for _, times in bars])
+        axes.set_yticks(places, [f"{ratio.work}\n{ratio.against()}" for ratio, _ in bars])
         axes.set_xscale("log")
-        axes.set_xlim(1, max(ratios) * 2)
+        axes.set_xlim(min(1, *values) / 1.2, max(values) * 4)
         axes.set_xlabel("times as fast as the peer, logarithmic")
         axes.spines[["top", "right"]].set_visible(False)
         canvas.savefig(path, metadata={"Date": None})
 
 
+def texts(shown: dict[str, Page]) -> Iterator[tuple[Path, str]]:
+    """What the page of all ratios and the README are to be."""
+    ratios = compared(shown)
+    before, _, after = PAGE.read_text(encoding="utf-8").split(_SHOWN_MARK)
+    yield PAGE, f"{before}{_SHOWN_MARK}\n{table(ratios)}\n\n{origin(shown)}\n{_SHOWN_MARK}{after}"
+    yield README, _RANGE.sub(range_of(ratios), README.read_text(encoding="utf-8"))
+
+
 def main() -> None:
-    """Write the chart, and the table into the page."""
-    draw(COMPARISONS, CHART)
-    before, _, after = PAGE.read_text(encoding="utf-8").split(SHOWN_MARK)
-    PAGE.write_text(f"{before}{SHOWN_MARK}\n{table(COMPARISONS)}\n{SHOWN_MARK}{after}", encoding="utf-8")
+    """Write the chart, the table and the sentence."""
+    shown = pages()
+    draw([ratio for _, ratio in compared(shown) if ratio.is_charted], CHART)
+    for path, text in texts(shown):
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,51 +1,50 @@
 """Makes the page, the chart and the summary of a session: ``python -m benchmarks.report FILE.yaml RESULTS.json OUT_DIR``.
 
-``RESULTS.json`` is ``results.json`` of a session, or the ``summary.json`` of a page that is to be made anew. What the page shows
-is the ``report`` block of the YAML file, as expressions over medians: ``rows / median_s`` names metrics of a row's entry,
-``'s1__arrow_threads_2__shardmill:rows_per_s'`` that of another one, ``@min`` and ``@max`` after a metric its extremes over the
-rounds. ``{entry}``, ``{case}`` (the entry without its system), ``{scenario}``, ``{setting}``, ``{system}`` and ``{figure}``
-are filled in. ``*`` in a reference stands for several values, for ``min``, ``max``, ``sum``, which need all of them, and
-``best``, the largest of those that there are. What was not measured is shown as ``-``, and no goal is met by it.
+``RESULTS.json`` is ``results.json`` of a session, or the ``summary.json`` of a page that is to be made anew. Entries that a session did not
+measure stay those of the summary in ``OUT_DIR``. What the page shows is the ``report`` block of the YAML file, as expressions over the rounds:
+``rows / median_s`` names metrics of a row's entry, ``'s1_arrow__threads_2__shardmill:rows_per_s'`` that of another one. They are computed round
+by round, and cells show the median. ``{entry}``, ``{case}`` (the entry without its system), ``{scenario}``, ``{setting}``, ``{system}`` and
+``{figure}`` are filled in. ``*`` in a reference stands for several values, for ``min``, ``max`` and ``sum``, which need all of them, and for
+``best`` and ``least``, which choose the figure with the largest or smallest median. What was not measured is shown as ``-``.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import operator
 import re
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from benchmarks.runner.settings import read_settings
+from benchmarks.runner.series import Series, by_figure
+from benchmarks.runner.settings import Settings, read_settings
 
-#: Median, smallest and largest of the rounds.
-Spread = list[float]
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-_PLACES = {"": 0, "@min": 1, "@max": 2}
 # Colours that stay apart for colour-blind readers and in print.
 _COLOURS = ("#9aa5b1", "#33658a", "#f6ae2d", "#c8553d", "#86608e", "#5b8e7d")
 _OURS = "#0b6e4f"
 
 
 def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Medians, smallest and largest values over the rounds, without what names this machine."""
+    """The figures of each entry round by round, without what names this machine."""
     entries = {
         name: {
-            "versions": entry["versions"],
+            **{key: value for key, value in entry.items() if key != "rounds"},
             "failures": [re.sub(r"/\S+/", "", failure) for failure in entry["failures"]],
             # An entry of which one round failed has no figures.
-            "metrics": {} if entry["failures"] else _spreads([dict(_flat(one)) for one in entry["rounds"]]),
+            "metrics": {} if entry["failures"] else by_figure(entry["rounds"]),
         }
         for name, entry in results["entries"].items()
     }
@@ -54,24 +53,15 @@ def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
     return {**results, "datasets": datasets, "entries": entries}
 
 
-def _flat(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Numbers by their path; those of lists by their place."""
-    for name, value in metrics.items():
-        if isinstance(value, list):
-            value = {str(place): one for place, one in enumerate(value)}
-        if isinstance(value, dict):
-            # The figures are the only level that is not named.
-            yield from _flat(value, prefix if name == "figures" else f"{prefix}{name}/")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield f"{prefix}{name}", value
-
-
-def _spreads(rounds: list[dict[str, float]]) -> dict[str, Spread]:
-    found = {}
-    for name in rounds[0]:
-        values = [one[name] for one in rounds if name in one]
-        found[name] = [statistics.median(values), min(values), max(values)]
-    return found
+def merged(settings: Settings, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """A summary whose entries, in the order of the file, are the new ones, and old ones where there are none."""
+    known = {**old.get("entries", {}), **new["entries"]}
+    names = [entry.name for entry in settings.entries] or list(known)
+    return {
+        **new,
+        "datasets": {**old.get("datasets", {}), **new["datasets"]},
+        "entries": {name: known[name] for name in names if name in known},
+    }
 
 
 @dataclass(frozen=True)
@@ -90,60 +80,133 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Ratio:
+    """One line of the first table: the same work by shardmill, by a peer, and a limit that was measured beside them.
+
+    Attributes:
+        peer: Its name; empty if the work is compared with a limit only.
+        times: How many times as fast shardmill is, round by round.
+        share: The part of the limit's rate that shardmill reaches.
+        form: How the figures of both are shown.
+        is_charted: Whether the overview of all pages draws it.
+    """
+
+    work: str
+    peer: str
+    ours: Series
+    theirs: Series | None
+    times: Series | None
+    limit: str
+    share: Series | None
+    form: str
+    is_charted: bool
+
+    def cells(self) -> list[str]:
+        """The line of the page."""
+        ours, theirs = (shown(one and one.median, self.form) for one in (self.ours, self.theirs))
+        share = f"{self.share.median:.0%} of {self.limit}" if self.share else "-"
+        return [self.work, self.against(), spread_of(self.times), share, ours, theirs]
+
+    def against(self) -> str:
+        """The peer, and which of its options was the best one."""
+        choice = self.theirs.choice if self.theirs else ()
+        return f"{self.peer} ({', '.join(choice)})" if choice else self.peer or "-"
+
+
+@dataclass(frozen=True)
 class Page:
     """A summary and the ``report`` block that says what is shown of it."""
 
     summary: Mapping[str, Any]
     block: Mapping[str, Any]
 
-    def value(self, expression: str, row: Row | None = None) -> float | None:
-        """The value of an expression; None when something in it was not measured."""
-        return self._one(ast.parse(expression, mode="eval").body, row or Row(""))
+    def value(self, expression: str, row: Row | None = None) -> Series | None:
+        """The values of an expression; None when something in it was not measured."""
+        return self._one(ast.parse(expression.strip(), mode="eval").body, row or Row(""))
 
-    def _one(self, node: ast.expr, row: Row) -> float | None:
+    def _one(self, node: ast.expr, row: Row) -> Series | None:
         match node:
             case ast.Constant(value=int() | float() as number):
-                return number
+                return Series([number])
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return self._one(ast.BinOp(ast.Constant(0), ast.Sub(), operand), row)
             case ast.BinOp(left=left, op=sign, right=right):
-                values = self._one(left, row), self._one(right, row)
-                if values[0] is None or values[1] is None or (isinstance(sign, ast.Div) and not values[1]):
+                first, second = self._one(left, row), self._one(right, row)
+                if first is None or second is None or (isinstance(sign, ast.Div) and 0 in second.values):
                     return None
-                return _OPERATORS[type(sign)](values[0], values[1])
+                return first.with_other(_OPERATORS[type(sign)], second)
             case ast.Call(func=ast.Name(id=name), args=args):
                 found = [value for one in args for value in self._several(one, row)]
                 known = [value for value in found if value is not None]
-                if not known or (name != "best" and len(known) < len(found)):
+                if not known or (name in ("min", "max", "sum") and len(known) < len(found)):
                     return None
-                return {"min": min, "max": max, "best": max, "sum": sum}[name](known)
+                if name in ("best", "least"):
+                    chosen = (max if name == "best" else min)(known, key=lambda one: one.median)
+                    words = zip(chosen.choice, *(one.choice for one in known), strict=True)
+                    return replace(chosen, choice=tuple(word for word, *all_words in words if len(set(all_words)) > 1))
+                action = {"min": min, "max": max, "sum": operator.add}[name]
+                return reduce(lambda left, right: left.with_other(action, right), known)
             case ast.Name(id=text) | ast.Constant(value=str(text)):
-                return self._found(text, row)[0]
+                value = self._found(text, row)[0]
+                return value and replace(value, choice=())
         raise ValueError(f"cannot read {ast.unparse(node)}")
 
-    def _several(self, node: ast.expr, row: Row) -> Sequence[float | None]:
+    def _several(self, node: ast.expr, row: Row) -> Sequence[Series | None]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return self._found(node.value, row)
         return [self._one(node, row)]
 
-    def _found(self, reference: str, row: Row) -> Sequence[float | None]:
+    def _found(self, reference: str, row: Row) -> Sequence[Series | None]:
         """The values that a reference stands for; one that is None where there is no value."""
         text = reference.format(**row.places()) if "{" in reference else reference
         entry, is_other, metric = (
             text.partition(":") if "__" in text or text.startswith("machine:") else (row.entry, "", text)
         )
         if entry == "machine":
-            return [self.summary["machine"].get(metric)]
-        metric, place = (metric[:-4], metric[-4:]) if metric[-4:] in _PLACES else (metric, "")
+            value = self.summary["machine"].get(metric)
+            return [None if value is None else Series([value])]
         if row.figure and not is_other:
             metric = f"{row.figure}/{metric}"
         return [
-            spread[_PLACES[place]]
+            Series(values, f"{one.get('commit')} {one.get('started_utc')}", self._words(name, key))
             for name, one in self.summary["entries"].items()
             if _is_like(name, entry)
-            for key, spread in one["metrics"].items()
+            for key, values in one["metrics"].items()
             if _is_like(key, metric)
         ] or [None]
+
+    def _words(self, entry: str, metric: str) -> tuple[str, ...]:
+        places = Row(entry).places()
+        return self.named(places["system"]), self.named(places["setting"]), metric.rpartition("/")[0]
+
+    def ratios(self) -> Iterator[Ratio]:
+        """The lines of the first table."""
+        for item in self.block.get("ratios", ()):
+            axes = item.get("matrix", {})
+            for chosen in itertools.product(*axes.values()):
+                values: dict[str, Any] = {}
+                for axis, value in zip(axes, chosen, strict=True):
+                    values |= value if isinstance(value, dict) else {axis: value}
+                yield from self._ratios_of(_filled(item, values))
+
+    def _ratios_of(self, item: Mapping[str, Any]) -> Iterator[Ratio]:
+        is_time = item.get("better") == "lower"
+
+        def rate(part: Series | None, whole: Series | None) -> Series | None:
+            """How many times as fast the first one is."""
+            first, second = (whole, part) if is_time else (part, whole)
+            return first.with_other(operator.truediv, second) if first and second and all(second.values) else None
+
+        if (ours := self.value(item["ours"])) is None:
+            return
+        limits = {name: rate(ours, self.value(expression)) for name, expression in item.get("limit", {}).items()}
+        limit, share = next(((name, share) for name, share in limits.items() if share), ("", None))
+        peers = {name: self.value(expression) for name, expression in item.get("against", {}).items()}
+        for peer, theirs in peers.items() or [("", None)]:
+            if theirs or not peer:
+                is_charted = peer in item.get("chart", ())
+                form = item.get("form", "rate")
+                yield Ratio(item["work"], peer, ours, theirs, rate(ours, theirs), limit, share, form, is_charted)
 
     def rows(self, table: Mapping[str, Any]) -> list[Row]:
         """The lines of a table: one an entry, or one a case whose systems are columns; of each of its figures."""
@@ -176,13 +239,12 @@ class Page:
         cells = {title: [self._cell(column, row) for row in rows] for title, column in table["columns"].items()}
         cells = {title: shown for title, shown in cells.items() if set(shown) != {"-"}}
         labels = table.get("labels", {"setting": "{setting}", "system": "{system}"})
-        heads = [*labels, *cells]
         lines = [f"## {table['title']}", "", *([table["text"].strip(), ""] if "text" in table else [])]
-        lines += ["| " + " | ".join(heads) + " |", "|---" * len(labels) + "|" + "--:|" * len(cells)]
+        lines += _heads(labels, cells)
         for number, row in enumerate(rows):
             words = {key: self.named(text) if key != "figure" else text for key, text in row.places().items()}
             shown = [text.format(**words) for text in labels.values()] + [column[number] for column in cells.values()]
-            lines.append("| " + " | ".join(shown) + " |")
+            lines.append(_line(shown))
         return [*lines, ""]
 
     def _cell(self, column: Any, row: Row) -> str:
@@ -190,26 +252,18 @@ class Page:
             found = column.get(row.figure, column.get(row.places()["setting"]))
             return "-" if found is None else str(found)
         expression, form = column
+        if form == "told":
+            (found,) = self._found(expression, row)
+            return " / ".join(dict.fromkeys(map(str, found.values))) if found else "-"
         if expression.endswith("/*'"):
-            return ", ".join(shown(value, form) for value in self._found(expression.strip("'"), row))
-        return shown(self.value(expression, row), form)
-
-    def goals(self) -> list[tuple[str, str, str, bool | None]]:
-        """Figure, goal, what was measured, and whether the goal is met."""
-        found = []
-        for goal in self.block.get("goals", ()):
-            value, form = self.value(goal["value"]), goal.get("form", "{:.3g}×")
-            sign, holds, wanted = (
-                ("≥", operator.ge, goal["at_least"]) if "at_least" in goal else ("≤", operator.le, goal["at_most"])
-            )
-            bound = f"{sign} {shown(float(wanted), form.replace('.3g', 'g'))}"
-            is_met = None if value is None else holds(value, float(wanted))
-            found.append((goal["figure"], bound, shown(value, form), is_met))
-        return found
+            several = self._found(expression.strip("'"), row)
+            return ", ".join(shown(one and one.median, form) for one in several)
+        value = self.value(expression, row)
+        return spread_of(value) if form == "ratio" else shown(value and value.median, form)
 
     def markdown(self) -> str:
         """The whole page."""
-        summary, goals = self.summary, self.goals()
+        summary = self.summary
         lines = [f"# {self.block['title']}", ""]
         lines += [f"{text.strip()}\n" for text in (self.block.get("text"), summary.get("note")) if text]
         lines += [
@@ -217,14 +271,13 @@ class Page:
             for name, one in summary["entries"].items()
             if one["failures"]
         ]
-        if goals:
-            words = {True: "met", False: "**missed**", None: "not measured"}
-            count = {word: [words[goal[3]] for goal in goals].count(word) for word in words.values()}
-            told = f"{count['met']} of {len(goals)} goals are met, {count['not measured']} were not measured."
-            lines += ["", told, "", "| figure | goal | measured | |", "|---|--:|--:|---|"]
-            lines += [f"| {figure} | {bound} | {value} | {words[is_met]} |" for figure, bound, value, is_met in goals]
+        if ratios := [ratio.cells() for ratio in self.ratios()]:
+            lines += ["", *_heads(["work", "against"], ["times as fast", "share of the limit", "shardmill", "peer"])]
+            lines += map(_line, ratios)
         lines += ["", f"![{self.block['chart']['axis']}](chart.svg)", ""]
         lines += [line for table in self.block["tables"] for line in self.table(table)]
+        if "limits" in self.block:
+            lines += ["## What stands in the way", "", self.block["limits"].strip(), ""]
         return re.sub(r"\n{3,}", "\n\n", "\n".join([*lines, *self._conditions()])) + "\n"
 
     def _conditions(self) -> list[str]:
@@ -236,10 +289,15 @@ class Page:
             f"Linux {machine['kernel']}; the disk wrote {machine['disk_write_mb_per_s']:,.0f} MB/s with fsync and read "
             f"{machine['disk_read_mb_per_s']:,.0f} MB/s",
             f"* commit {summary['commit']}, started {summary['started_utc']} UTC",
-            f"* rounds: {summary['rounds']}; in each, every entry is a process of its own; medians are shown, and "
-            "[summary.json](summary.json) also has the smallest and largest values",
+            *self._origins(),
+            "* in each round, every system of a scenario is run in turn, as a process of its own, every second round in reverse order",
+            "* times as fast is the median of the quotients of the rounds, with their quartiles; other cells are medians, and "
+            "[summary.json](summary.json) has the values of all rounds",
+            f"* rounds: {self._rounds()}",
             *(f"* {note.strip()}" for note in self.block.get("notes", ())),
         ]
+        if repeated := [name for name, one in summary["entries"].items() if one.get("is_repeated")]:
+            lines.append(f"* measured twice, because the quartiles were more than 20 % apart: {', '.join(repeated)}")
         for name, record in summary["datasets"].items():
             told = ", ".join(
                 f"{key.replace('_', ' ')} {record[key]}" for key in self.block.get("datasets", ()) if key in record
@@ -253,6 +311,21 @@ class Page:
         lines += [f"* {'; '.join(systems)}: {text}" for text, systems in versions.items()]
         return [*lines, "", "```bash", f"make {self.block['make']}", "# which runs", summary["command"], "```"]
 
+    def _origins(self) -> Iterator[str]:
+        """The entries of other sessions, by commit."""
+        summary = self.summary
+        found: dict[str, list[str]] = {}
+        for name, one in summary["entries"].items():
+            found.setdefault(f"{one['commit']}, started {one['started_utc']} UTC", []).append(name)
+        found.pop(f"{summary['commit']}, started {summary['started_utc']} UTC", None)
+        for origin, names in found.items():
+            yield f"* of commit {origin}, so that ratios with them are not of one session: {', '.join(names)}"
+
+    def _rounds(self) -> str:
+        """How many entries have how many rounds."""
+        counts = [max(map(len, one["metrics"].values())) for one in self.summary["entries"].values() if one["metrics"]]
+        return ", ".join(f"{number} of {counts.count(number)} entries" for number in sorted(set(counts), reverse=True))
+
     def chart(self, path: Path) -> None:
         """Draws one bar a line, coloured by system; the same numbers give the same bytes."""
         import matplotlib as mpl
@@ -263,7 +336,7 @@ class Page:
         # Systems side by side.
         cases, figures = [row.places()["case"] for row in rows], [row.figure for row in rows]
         rows.sort(key=lambda row: (cases.index(row.places()["case"]), figures.index(row.figure)))
-        bars = [(row, value) for row in rows if (value := self.value(chart["value"], row)) is not None]
+        bars = [(row, value.median) for row in rows if (value := self.value(chart["value"], row)) is not None]
         svg = {"svg.hashsalt": "shardmill", "svg.fonttype": "none"}
         settings: Any = {**svg, "font.size": 9, "font.family": "sans-serif"}
         systems = list(dict.fromkeys(row.places()["system"] for row, _ in bars))
@@ -298,6 +371,31 @@ def shown(value: float | None, form: str) -> str:
     return form.format(value)
 
 
+def spread_of(ratio: Series | None) -> str:
+    """A ratio with its quartiles, where there are rounds to tell them."""
+    if ratio is None:
+        return "-"
+    quartiles = " ({:.3g}–{:.3g})".format(*ratio.quartiles) if len(ratio.values) > 1 else ""
+    return f"{ratio.median:.3g}×{quartiles}"
+
+
+def _filled(item: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(item, dict):
+        return {_filled(key, values): _filled(value, values) for key, value in item.items() if key != "matrix"}
+    if isinstance(item, str):
+        for name, value in values.items():
+            item = item.replace(f"{{{name}}}", str(value))
+    return item
+
+
+def _heads(labels: Sequence[str] | Mapping[str, Any], cells: Sequence[str] | Mapping[str, Any]) -> list[str]:
+    return [_line([*labels, *cells]), "|---" * len(labels) + "|" + "--:|" * len(cells)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
 def _is_like(name: str, pattern: str) -> bool:
     # Names hold brackets, which are no pattern.
     return fnmatchcase(name, pattern.replace("[", "[[]")) if "*" in pattern else name == pattern
@@ -307,10 +405,18 @@ def _matches(name: str, patterns: str) -> bool:
     return any(_is_like(name, pattern) for pattern in patterns.split())
 
 
+def read_summary(directory: Path) -> dict[str, Any]:
+    """The summary of a page; empty if there is none."""
+    path = directory / "summary.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
 def write_report(file: Path, results: Mapping[str, Any], out: Path) -> None:
     """Writes ``README.md``, ``chart.svg`` and ``summary.json``."""
+    settings = read_settings(file)
     is_raw = any("rounds" in entry for entry in results["entries"].values())
-    page = Page(summarize(results) if is_raw else results, read_settings(file).report)
+    new = summarize(results) if is_raw else results
+    page = Page(merged(settings, read_summary(out), new), settings.report)
     out.mkdir(parents=True, exist_ok=True)
     entries = ",\n".join(f"{json.dumps(name)}: {json.dumps(one)}" for name, one in page.summary["entries"].items())
     head = json.dumps({key: value for key, value in page.summary.items() if key != "entries"}, indent=1)

@@ -25,8 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--session", help="name of a new directory below benchmark_results (default: file name and time)"
     )
     parser.add_argument("--entries", default="", help="regular expression that is searched in the names of the entries")
-    parser.add_argument("--rounds", type=int, default=1, help="runs of each entry; medians are reported")
+    parser.add_argument(
+        "--rounds", type=int, help="runs of each entry (default: five of a short one, fewer of a long one)"
+    )
     parser.add_argument("--resume", action="store_true", help="continue a session of the same commit, if there is one")
+    parser.add_argument("--replace", action="store_true", help="the same, but measure the chosen entries again")
     parser.add_argument("--list", action="store_true", help="print the names of the chosen entries and stop")
     options = parser.parse_args(arguments)
     try:
@@ -36,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("\n".join(entry.name for entry in entries) or "no entry is chosen")
             return 0 if entries else 2
         name = options.session or f"{options.file.stem}__{datetime.now(UTC):%Y-%m-%d__%H-%M-%S}"
-        session = Session(settings, Path("benchmark_results").absolute() / name, options.rounds, options.resume)
+        directory = Path("benchmark_results").absolute() / name
+        session = Session(settings, directory, options.rounds, options.resume, options.replace)
         given = sys.argv[1:] if arguments is None else arguments
         results = session.run(entries, shlex.join(["python", "-m", "benchmarks.run", *given]))
     except (ConfigurationError, FileExistsError, FileNotFoundError) as error:

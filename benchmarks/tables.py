@@ -66,7 +66,7 @@ class DataSet:
 
 
 def data_sets(share: float = 1.0) -> dict[str, DataSet]:
-    """All sets by name; a share below one makes those of the remote benchmark smaller."""
+    """All sets by name; a share below one makes them smaller."""
 
     def part(count: int, least: int) -> int:
         return max(least, round(count * share))
@@ -75,19 +75,20 @@ def data_sets(share: float = 1.0) -> dict[str, DataSet]:
     random.Random(42).shuffle(unequal)
     return {
         "tiny": DataSet((10_000,) * 4, 2_000),
-        "small": DataSet((50_000,) * 10, 5_000),
-        "small_orc": DataSet((50_000,) * 10, 5_000, kind="orc"),
-        "small_csv": DataSet((50_000,) * 10, 5_000, kind="csv"),
-        "large": DataSet((500_000,) * 50, 50_000),
-        "large_sorted": DataSet((500_000,) * 50, 50_000, is_sorted=True),
+        "small": DataSet((50_000,) * part(10, 2), 5_000),
+        "small_orc": DataSet((50_000,) * part(10, 2), 5_000, kind="orc"),
+        "small_csv": DataSet((50_000,) * part(10, 2), 5_000, kind="csv"),
+        "large": DataSet((500_000,) * part(20, 1), 50_000),
+        "large_sorted": DataSet((500_000,) * part(20, 1), 50_000, is_sorted=True),
         "unequal": DataSet(tuple(unequal), 5_000),
-        "single_large": DataSet((10_000_000,), 50_000),
-        "tokens": DataSet((100_000,) * 10, 20_000, kind="tokens"),
+        "single_large": DataSet((part(10_000_000, 500_000),), 50_000),
+        "tokens": DataSet((100_000,) * part(10, 1), 20_000, kind="tokens"),
         # Dictionaries and Snappy, a byte or less for a value; then what comes over the wire is what the batch holds.
-        "tables": DataSet((500_000,) * part(20, 2), 50_000),
+        "tables": DataSet((500_000,) * part(8, 2), 50_000),
         "plain": DataSet((100_000,) * part(10, 2), 20_000, kind="plain"),
         "many": DataSet((500,) * part(1_000, 20), 500),
-        "mds": DataSet((10_000,) * part(4, 2), 10_000, kind="mds"),
+        "short": DataSet((50_000,) * part(4, 1), 5_000),
+        "mds": DataSet((10_000,) * part(2, 1), 10_000, kind="mds"),
     }
 
 

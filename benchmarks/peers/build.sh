@@ -39,7 +39,10 @@ build() {
 for name in "$@"; do
     case $name in
         nemo_curator) build "$name" --no-deps nemo_curator.stages.interleaved.io nemo_curator.backends.ray_data s3fs ;;
-        loader) build "$name" --upgrade-strategy=only-if-needed torch_dataloader_utils datasets pyarrow.orc tqdm ;;
+        loader)
+            build "$name" --upgrade-strategy=only-if-needed torch_dataloader_utils datasets pyarrow.orc tqdm \
+                litdata lancedb.streaming grain array_record.python.array_record_module arro3.io
+            ;;
         arrayrecord)
             build "$name" --upgrade-strategy=only-if-needed \
                 array_record.python.array_record_data_source grain lorem_text pyarrow

@@ -1,7 +1,7 @@
 """Tables into batches by the peers: two libraries, and what a user would write with pyarrow and torch alone.
 
 ``pyarrow_loop`` is the ceiling for Python: large reads with all of pyarrow's threads, sliced without a copy, filters by its
-data set scanner. ``manual_sharded`` and ``naive_iterable`` are those of the benchmark of torch-dataloader-utils.
+data set scanner. ``manual_sharded`` is that of the benchmark of torch-dataloader-utils. ``arrow_rs`` is a limit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ def load(system: str) -> Build:
     """Imports what a system needs, and nothing else: imports show in the peak memory."""
     # Without it, the library asks its hub for the name "parquet".
     os.environ["HF_HUB_OFFLINE"] = "1"
-    needed = {"torch_dataloader_utils": ["torch_dataloader_utils"], "hf_datasets": ["datasets"]}
+    needed = {
+        "torch_dataloader_utils": ["torch_dataloader_utils"],
+        "hf_datasets": ["datasets"],
+        "arrow_rs": ["arro3.io"],
+    }
     for module in needed.get(system, ["torch", "pyarrow.csv", "pyarrow.dataset", "pyarrow.orc", "pyarrow.parquet"]):
         import_module(module)
     # Arrow's buffers are read-only, which torch warns of once.
@@ -50,7 +54,7 @@ def torch_dataloader_utils(options: LoaderOptions, rank: int) -> Iterable[Any]:
         split_rows=options.split_rows,
         num_workers=options.workers,
         output_format=options.output,
-        collate_fn=_with_worker if options.by_worker else _identity,
+        collate_fn=_identity,
         num_ranks=options.ranks,
         rank=rank,
     )[0]
@@ -100,16 +104,6 @@ def manual_sharded(options: LoaderOptions, rank: int) -> Iterable[Any]:
     return _dataloader(options, rank, batches)
 
 
-def naive_iterable(options: LoaderOptions, rank: int) -> Iterable[Any]:
-    """Each worker reads all files and keeps every n-th batch."""
-
-    def batches(number: int, step: int) -> Iterator[pa.RecordBatch]:
-        everything = (batch for path in options.paths() for batch in _small_batches(path, options))
-        return (batch for place, batch in enumerate(everything) if place % step == number)
-
-    return _dataloader(options, rank, batches)
-
-
 def _dataloader(options: LoaderOptions, rank: int, batches: Any) -> Iterable[Any]:
     from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
@@ -120,8 +114,7 @@ def _dataloader(options: LoaderOptions, rank: int, batches: Any) -> Iterable[Any
             for batch in batches(rank * workers + worker, options.ranks * workers):
                 yield _finished(batch, options)
 
-    collate = _with_worker if options.by_worker else _identity
-    return DataLoader(Rows(), batch_size=None, num_workers=options.workers, collate_fn=collate)
+    return DataLoader(Rows(), batch_size=None, num_workers=options.workers, collate_fn=_identity)
 
 
 def _small_batches(path: Path, options: LoaderOptions) -> Iterator[pa.RecordBatch]:
@@ -189,12 +182,12 @@ def _identity(batch: Any) -> Any:
     return batch
 
 
-def _with_worker(batch: Any) -> Any:
-    """Tells which worker read the batch."""
-    from torch.utils.data import get_worker_info
+def arrow_rs(options: LoaderOptions, rank: int) -> Iterator[Any]:
+    """The Parquet reader of arrow-rs alone: each process decodes its part of the files."""
+    from arro3.io import read_parquet
 
-    info = get_worker_info()
-    return (info.id if info else 0), batch
+    for path in options.paths()[rank :: options.ranks]:
+        yield from read_parquet(str(path))
 
 
 SYSTEMS: dict[str, Build] = {
@@ -202,5 +195,5 @@ SYSTEMS: dict[str, Build] = {
     "hf_datasets": hf_datasets,
     "pyarrow_loop": pyarrow_loop,
     "manual_sharded": manual_sharded,
-    "naive_iterable": naive_iterable,
+    "arrow_rs": arrow_rs,
 }

@@ -46,7 +46,7 @@ def pyarrow(options: RemoteOptions) -> dict[str, Way]:
                 yield batch.slice(first, options.batch_size)
 
     ways: dict[str, Way] = {}
-    for given in ((8, 4), (32, 4), (32, 16)):
+    for given in ((8, 4), (32, 4)):
         name = "io threads {}, fragments ahead {}".format(*given)
         ways[name] = lambda store, path, given=given: scan(store, path, *given, options.batch_size)
         ways[f"{name}, cut by hand"] = lambda store, path, given=given: cut(store, path, *given)

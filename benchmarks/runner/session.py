@@ -1,4 +1,4 @@
-"""Runs entries round by round and writes ``results.json`` after each, so that a crash loses one entry at most and a session can go on."""
+"""Runs the entries of a scenario in turn, round by round, and writes ``results.json`` after each, so that a session can go on after a crash."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,9 +16,16 @@ from typing import Any
 from benchmarks.measure import prepare_caches, record_of, write_json
 from benchmarks.runner.machine import WITH_CHANGES, describe_machine, git_commit, versions_of
 from benchmarks.runner.processes import run_process
+from benchmarks.runner.series import entry_spread
 from benchmarks.runner.settings import ConfigurationError, Settings, Step
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+#: Rounds of an entry whose first one took less than so many seconds; one round for what takes longer.
+_ROUNDS = ((5.0, 5), (10.0, 3), (20.0, 2))
+#: An entry with a larger spread is measured once more.
+_STEADY = 0.20
 
 
 @dataclass(frozen=True)
@@ -26,51 +34,103 @@ class Session:
 
     Attributes:
         directory: Where logs and results go; it must not exist yet.
+        rounds: Runs of each entry, and none is repeated; by default as many as its duration allows.
         resume: Continue a session of the same commit in ``directory``: only what is missing or failed is run. A session of another commit or
             of files with changes is replaced.
+        replace: As ``resume``, but the chosen entries are measured again.
     """
 
     settings: Settings
     directory: Path
-    rounds: int = 1
+    rounds: int | None = None
     resume: bool = False
+    replace: bool = False
 
     def run(self, entries: Sequence[Step], command: str) -> dict[str, Any]:
         """Makes the data sets, runs the entries and returns the content of ``results.json``."""
-        found = self._found() if self.resume else {}
+        found = self._found() if self.resume or self.replace else {}
         self.directory.mkdir(parents=True, exist_ok=bool(found))
         names = list(dict.fromkeys(name for entry in entries for name in entry.datasets))
         made: set[str] = set()
         for name in names:
             self._make(name, made)
+        chosen = {entry.name for entry in entries} if self.replace else set()
+        kept = {name: done for name, done in found.get("entries", {}).items() if name not in chosen}
+        sets = found.get("datasets", {}) | {name: record_of(self.settings.paths[name]) for name in names}
         results: dict[str, Any] = {
-            "started_utc": found.get("started_utc", f"{datetime.now(UTC):%Y-%m-%d %H:%M}"),
+            "started_utc": f"{datetime.now(UTC):%Y-%m-%d %H:%M}" if self.replace or not found else found["started_utc"],
             "command": command,
             "commit": git_commit(REPOSITORY),
             "machine": found.get("machine") or describe_machine(self.directory),
-            "rounds": self.rounds,
-            "datasets": {name: record_of(self.settings.paths[name]) for name in names},
-            "entries": {name: done | {"failures": []} for name, done in found.get("entries", {}).items()},
+            "datasets": sets,
+            "entries": {name: done | {"failures": []} for name, done in kept.items()},
         }
-        # Round by round, so that a slow minute of the machine does not hit all runs of one entry. Every second round is in reverse order: the
-        # first process after one that used much memory is slower, and would always be the same one.
-        for number in range(1, self.rounds + 1):
-            for entry in entries if number % 2 else reversed(entries):
-                python = _interpreter(entry.python)
-                done = results["entries"].setdefault(
-                    entry.name, {"versions": versions_of(python), "failures": [], "rounds": []}
-                )
-                if len(done["rounds"]) >= number:
-                    continue
-                print(f"[{number}/{self.rounds}] {entry.name}", file=sys.stderr, flush=True)
-                failures, metrics = self._run(entry, self.directory / f"{entry.name}__{number}")
-                done["failures"] += failures
-                if not failures:
-                    done["rounds"].append(metrics)
-                state = "; ".join(failures) if failures else f"{metrics['process_seconds']:.2f} s"
-                print(f"    {state}", file=sys.stderr, flush=True)
-                write_json(self.directory / "results.json", results)
+        groups: dict[str, list[Step]] = {}
+        for entry in entries:
+            groups.setdefault(entry.name.partition("__")[0], []).append(entry)
+        for group in groups.values():
+            self._measure(group, results)
+            self._measure(self._unsteady(group, results), results)
         return results
+
+    def _measure(self, entries: Sequence[Step], results: dict[str, Any]) -> None:
+        """Runs what is missing, round by round, so that a slow minute of the machine hits all systems.
+
+        Every second round is in reverse order: the first process after one that used much memory is slower, and would always be the same one.
+        """
+        number, running = 1, list(entries)
+        while running:
+            for entry in running if number % 2 else reversed(running):
+                fresh = {name: results[name] for name in ("commit", "started_utc")} | {
+                    "versions": versions_of(_interpreter(entry.python)),
+                    "failures": [],
+                    "rounds": [],
+                    "seconds": 0.0,
+                }
+                done = results["entries"].setdefault(entry.name, fresh)
+                if len(done["rounds"]) < number:
+                    self._run_round(entry, number, done)
+                    write_json(self.directory / "results.json", results)
+            running = [entry for entry in entries if number < self._wanted(results, entry)]
+            number += 1
+
+    def _run_round(self, entry: Step, number: int, done: dict[str, Any]) -> None:
+        print(f"[{number}] {entry.name}", file=sys.stderr, flush=True)
+        start = time.monotonic()
+        failures, metrics = self._run(entry, self.directory / f"{entry.name}__{number}")
+        done["seconds"] += time.monotonic() - start
+        done["failures"] += failures
+        if not failures:
+            done["rounds"].append(metrics)
+        state = "; ".join(failures) if failures else f"{metrics['process_seconds']:.2f} s"
+        print(f"    {state}", file=sys.stderr, flush=True)
+
+    def _wanted(self, results: dict[str, Any], entry: Step) -> int:
+        """Rounds of an entry whose first round has been run."""
+        done = results["entries"][entry.name]
+        if done["failures"] or self.rounds:
+            return 0 if done["failures"] else self.rounds or 0
+        if self._is_spent(results):
+            return 1
+        seconds = done["rounds"][0]["process_seconds"]
+        return next((rounds for limit, rounds in _ROUNDS if seconds < limit), 1)
+
+    def _is_spent(self, results: dict[str, Any]) -> bool:
+        return sum(done["seconds"] for done in results["entries"].values()) > self.settings.budget_s
+
+    def _unsteady(self, entries: Sequence[Step], results: dict[str, Any]) -> list[Step]:
+        """The entries to repeat, their rounds removed: whole cases, so that the rounds of a ratio stay those of one time."""
+        done = results["entries"]
+        cases = set()
+        for entry in entries:
+            is_first = not done[entry.name].get("is_repeated") and not self.rounds and not self._is_spent(results)
+            if is_first and entry_spread(done[entry.name]["rounds"]) > _STEADY:
+                done[entry.name]["is_repeated"] = True
+                cases.add(entry.name.rpartition("__")[0])
+        again = [entry for entry in entries if entry.name.rpartition("__")[0] in cases]
+        for entry in again:
+            done[entry.name] |= {"rounds": [], "failures": []}
+        return again
 
     def _found(self) -> dict[str, Any]:
         """The results that a session of the same commit left."""

@@ -7,6 +7,7 @@ An item of ``entries`` stands for each system and each combination of its ``matr
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -47,12 +48,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Settings:
-    """A benchmark file; ``paths`` and ``makers`` are those of its data sets, ``report`` is for ``benchmarks.report``."""
+    """A benchmark file; ``paths`` and ``makers`` are those of its data sets, ``report`` is for ``benchmarks.report``.
+
+    Attributes:
+        budget_s: After so many seconds, an entry gets one round and is not repeated.
+    """
 
     entries: tuple[Step, ...]
     paths: Mapping[str, Path] = field(default_factory=dict)
     makers: Mapping[str, Step] = field(default_factory=dict)
     report: Mapping[str, Any] = field(default_factory=dict)
+    budget_s: float = math.inf
 
 
 def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> Settings:
@@ -70,7 +76,9 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
         return value
 
     content = yaml.safe_load(_VARIABLE.sub(variable, path.read_text()))
-    _refuse_unknown(content, {"data", "args", "datasets", "systems", "entries", "report", *_KEYS}, path.name)
+    _refuse_unknown(
+        content, {"data", "args", "datasets", "systems", "entries", "report", "budget_s", *_KEYS}, path.name
+    )
     data = Path(content.get("data", ".")).absolute()
     sets: dict[str, dict[str, Any]] = content.get("datasets", {})
     paths = {name: data / one["path"] for name, one in sets.items()}
@@ -91,7 +99,7 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigurationError(f"{', '.join(twice)} is given more than once")
-    return Settings(tuple(entries), paths, makers, content.get("report", {}))
+    return Settings(tuple(entries), paths, makers, content.get("report", {}), float(content.get("budget_s", math.inf)))
 
 
 def _step(name: str, layers: list[dict[str, Any]], values: Mapping[str, Any], paths: Mapping[str, Path]) -> Step:

@@ -19,7 +19,7 @@ from benchmarks.runner.settings import ConfigurationError, Settings, Step, read_
 from benchmarks.tables import _Options as TableOptions
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FILES = sorted((REPOSITORY / "benchmarks").glob("*.yaml"))
+FILES = sorted(set((REPOSITORY / "benchmarks").glob("*.yaml")) - {REPOSITORY / "benchmarks" / "goals.yaml"})
 SUCCESS = "write({'is_success': True, 'rows': 3})"
 SCRIPT = """
 import json, os, pathlib, sys, time
@@ -47,8 +47,8 @@ def module(tmp_path, monkeypatch):
     return make
 
 
-def run(tmp_path, *entries, rounds=1, name="session"):
-    settings = Settings(tuple(entries))
+def run(tmp_path, *entries, rounds=1, name="session", budget_s=float("inf")):
+    settings = Settings(tuple(entries), budget_s=budget_s)
     results = Session(settings, tmp_path / name, rounds).run(entries, "command")
     assert json.loads((tmp_path / name / "results.json").read_text()) == results
     return results["entries"]
@@ -187,19 +187,66 @@ class TestSession:
         assert failure in entry["failures"]
         assert entry["rounds"] == []
 
-    def test_every_second_round_is_in_reverse_order(self, tmp_path, module):
+    def test_systems_of_a_scenario_take_turns_and_every_second_round_is_in_reverse_order(self, tmp_path, module):
         log = tmp_path / "log"
-        body = f"open({str(log)!r}, 'a').write(name); " + SUCCESS
-        steps = [Step(name, module(name, f"name = {name!r}; {body}"), {}) for name in "ab"]
-        assert list(run(tmp_path, *steps, rounds=3)) == ["a", "b"]
-        assert log.read_text() == "abbaab"
+        body = f"open({str(log)!r}, 'a').write(name + ' '); " + SUCCESS
+        names = ["x__1__a", "y__1__a", "x__1__b", "x__2__c"]
+        steps = [Step(name, module(f"m{place}", f"name = {name!r}; {body}"), {}) for place, name in enumerate(names)]
+        run(tmp_path, *steps, rounds=3)
+        x = ["x__1__a", "x__1__b", "x__2__c"]
+        assert log.read_text().split() == [*x, *reversed(x), *x, *["y__1__a"] * 3]
+
+    @pytest.fixture
+    def script(self, tmp_path, monkeypatch):
+        """Entries that take what a list says, round by round, without a process."""
+        monkeypatch.setattr(sessions, "describe_machine", lambda _directory: {})
+        monkeypatch.setattr(sessions, "git_commit", lambda _repository: "c0ffee")
+        runs = {}
+
+        def play(self, entry, directory):
+            done = runs.setdefault(entry.name, [])
+            seconds, rate = entry.args["rounds"][len(done) % len(entry.args["rounds"])]
+            done.append(directory.name)
+            return [], {"figures": {"x": {"per_s": rate}}, "process_seconds": seconds}
+
+        monkeypatch.setattr(Session, "_run", play)
+        return runs
+
+    @pytest.mark.parametrize(("seconds", "rounds"), [(4.9, 5), (5, 3), (10, 2), (20, 1), (300, 1)])
+    def test_long_entry_gets_fewer_rounds(self, tmp_path, script, seconds, rounds):
+        (entry,) = run(tmp_path, Step("s__1__a", "m", {"rounds": [(seconds, 1)]}), rounds=None).values()
+        assert len(entry["rounds"]) == rounds
+
+    def test_entry_gets_one_round_after_the_budget_is_spent(self, tmp_path, script):
+        entries = [Step("s__1__a", "m", {"rounds": [(1, 1), (1, 9)]})]
+        (entry,) = run(tmp_path, *entries, rounds=None, budget_s=-1).values()
+        assert len(entry["rounds"]) == 1
+
+    def test_case_with_an_unsteady_entry_is_measured_once_more_and_the_entry_is_marked(self, tmp_path, script):
+        steady, unsteady = [(1, 100), (1, 105)], [(1, 100), (1, 160)]
+        given = {"s__1__a": unsteady, "s__1__b": steady, "s__2__a": steady}
+        found = run(tmp_path, *(Step(name, "m", {"rounds": given[name]}) for name in given), rounds=None)
+        assert {name: len(script[name]) for name in given} == {"s__1__a": 10, "s__1__b": 10, "s__2__a": 5}
+        assert {name for name, entry in found.items() if entry.get("is_repeated")} == {"s__1__a"}
+        assert all(len(entry["rounds"]) == 5 for entry in found.values())
+
+    def test_replaced_entry_is_measured_again_and_the_others_stay(self, tmp_path, script):
+        steps = [Step(name, "m", {"rounds": [(1, 1)]}) for name in ("s__1__a", "s__1__b")]
+        settings, directory = Settings(tuple(steps)), tmp_path / "session"
+        first = Session(settings, directory, 2).run(steps, "command")
+        first["started_utc"] = first["entries"]["s__1__b"]["started_utc"] = "earlier"
+        (directory / "results.json").write_text(json.dumps(first))
+        found = Session(settings, directory, 2, replace=True).run(steps[:1], "command")["entries"]
+        assert {name: len(runs) for name, runs in script.items()} == {"s__1__a": 4, "s__1__b": 2}
+        assert {name: len(entry["rounds"]) for name, entry in found.items()} == {"s__1__b": 2, "s__1__a": 2}
+        assert found["s__1__b"]["started_utc"] == "earlier" != found["s__1__a"]["started_utc"]
 
     def test_resumed_session_runs_what_is_missing_or_failed(self, tmp_path, module, monkeypatch):
         monkeypatch.setattr(sessions, "git_commit", lambda _repository: "c0ffee")
         good = Step("good", module("good", "(out / 'log').touch(); " + SUCCESS), {})
         bad = Step("bad", module("bad", "sys.exit(3)"), {})
         settings = Settings((good, bad))
-        first = Session(settings, tmp_path / "session").run([good, bad], "command")
+        first = Session(settings, tmp_path / "session", rounds=1).run([good, bad], "command")
         assert first["entries"]["bad"]["failures"]
         (tmp_path / "session" / "good__1" / "log").unlink()
         module("bad", SUCCESS)
@@ -216,7 +263,7 @@ class TestSession:
         monkeypatch.setattr(sessions, "git_commit", lambda _repository: "c0ffee")
         Session(settings, tmp_path / "session", rounds=2).run([step], "command")
         monkeypatch.setattr(sessions, "git_commit", lambda _repository: commit)
-        results = Session(settings, tmp_path / "session", resume=True).run([step], "command")
+        results = Session(settings, tmp_path / "session", rounds=1, resume=True).run([step], "command")
         assert results["commit"] == commit
         assert len(results["entries"]["good"]["rounds"]) == 1
 

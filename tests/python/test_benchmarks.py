@@ -85,7 +85,7 @@ class TestTables:
 
     def test_sizes_are_those_of_the_specification(self):
         totals = {name: (len(one.rows), one.total_rows) for name, one in tables.data_sets().items()}
-        assert totals["large"] == (50, 25_000_000)
+        assert totals["large"] == (20, 10_000_000)
         assert totals["unequal"] == (20, 1_920_000)
         assert totals["many"] == (1_000, 500_000)
 
@@ -100,7 +100,6 @@ class TestLoader:
             {"mode": "first_batch"},
             {"mode": "memory", "epochs": 2},
             {"mode": "ranks", "ranks": 2, "threads": 1},
-            {"mode": "ranks_in_turn", "ranks": 2},
             {"mode": "rank_0", "ranks": 3, "cold": True},
         ],
         ids=str,
