@@ -62,9 +62,7 @@ class _Run:
     error: str = ""
 
 
-def _run(
-    system: str, directory: Path, rank: int, ranks: int, port: int, states: list[Any] | None, most: int | None
-) -> _Run:
+def _run(system: str, directory: Path, rank: int, ranks: int, port: int, *given: Any) -> _Run:
     """One rank, in its own process."""
     import torch
 
@@ -72,6 +70,11 @@ def _run(
     os.environ |= {"WORLD_SIZE": f"{ranks}", "LOCAL_WORLD_SIZE": f"{ranks}"}
     made = load(system)
     torch.distributed.init_process_group("gloo")
+    return read_some(made, directory, rank, ranks, *given)
+
+
+def read_some(made: System, directory: Path, rank: int, ranks: int, states: list[Any] | None, most: int | None) -> _Run:
+    """The first batches of a rank, and its state after them; all batches if ``most`` is none."""
     texts: list[str] = []
     start = time.perf_counter()
     first = last = 0.0

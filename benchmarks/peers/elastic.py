@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.elastic import GLOBAL_BATCH, Reader, System
 from benchmarks.streaming_data import SHARD_BYTES, Source
 
-_SEED, _LANCE_SPLITS, _HF_BUFFER = 7, 4, 1_000
+_SEED, _LANCE_SPLITS, _WINDOW = 7, 4, 1_000
 
 
 def litdata() -> System:
@@ -90,7 +90,7 @@ def grain_parquet() -> System:
 
     def read(directory: Path, rank: int, ranks: int, states: list[Any] | None) -> Reader:
         paths = sorted(map(str, directory.iterdir()))[rank::ranks]
-        rows = WindowShuffleIterDataset(ParquetIterDataset(paths), window_size=_HF_BUFFER, seed=_SEED)
+        rows = WindowShuffleIterDataset(ParquetIterDataset(paths), window_size=_WINDOW, seed=_SEED)
         batches = iter(rows.batch(GLOBAL_BATCH // ranks))
         if states:
             batches.set_state(states[min(rank, len(states) - 1)])
@@ -116,10 +116,13 @@ def hf_datasets() -> System:
     import datasets
     from datasets.distributed import split_dataset_by_node
 
+    # It waits 5 s after a shuffled stream.
+    datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = 0
+
     def read(directory: Path, rank: int, ranks: int, states: list[Any] | None) -> Reader:
         files = sorted(map(str, directory.iterdir()))
         stream = datasets.load_dataset("parquet", data_files=files, split="train", streaming=True)
-        rows = split_dataset_by_node(stream.shuffle(seed=_SEED, buffer_size=_HF_BUFFER), rank, ranks)
+        rows = split_dataset_by_node(stream.shuffle(seed=_SEED, buffer_size=_WINDOW), rank, ranks)
         if states:
             rows.load_state_dict(states[min(rank, len(states) - 1)])
         return Reader(_texts(rows.iter(batch_size=GLOBAL_BATCH // ranks)), rows.state_dict)
@@ -140,8 +143,7 @@ def mosaicml() -> System:
                 writer.write(row)
 
     def read(directory: Path, rank: int, ranks: int, states: list[Any] | None) -> Reader:
-        if rank == 0:
-            clean_stale_shared_memory()
+        clean_stale_shared_memory()
         size = GLOBAL_BATCH // ranks
         given = {"num_canonical_nodes": 1, "shuffle_seed": _SEED}
         rows = streaming.StreamingDataset(local=str(directory), shuffle=True, batch_size=size, **given)

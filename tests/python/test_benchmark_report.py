@@ -103,10 +103,8 @@ def test_first_table_shows_paired_ratios_quartiles_and_the_share_of_the_limit(pa
 
 def test_tables_show_medians_ratios_words_and_published_values_and_no_empty_column(page):
     text = (page / "README.md").read_text()
-    assert (
-        "| call | shardmill | ratio | peer | published |\n|---|--:|--:|--:|--:|\n| `read` | 3 K/s | 3× (2.5–3.5) | 1.5 K/s | 9 K/s |"
-        in text
-    )
+    assert "| call | shardmill | ratio | peer | published |\n|---|--:|--:|--:|--:|\n" in text
+    assert "\n| `read` | 3 K/s | 3× (2.5–3.5) | 1.5 K/s | 9 K/s |\n" in text
     assert "| 1 | shardmill | 1.0 | 1,000, 2,000 | 3 rows lost |\n| 1 | The Peer | 1.0 | - | - |" in text
     assert "Nothing" not in text
     assert "data set `set`: num rows 5\n" in text

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 # The benchmarks are not a part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks import checkpoint, gate, id_index, images, loader, safety, streaming, tables, tokens
+from benchmarks import checkpoint, elastic, gate, id_index, images, limits, loader, safety, streaming, tables, tokens
 from benchmarks.checkpoint_data import SetOptions, check_ids, expected_ids
 from benchmarks.checkpoint_data import write_set as write_ids
 from benchmarks.clock import Pass, check, timed_pass
@@ -185,6 +186,32 @@ class TestStreaming:
         assert metrics.get("amplification", 1) >= 1
         assert all(figure["records"] == 60 for figure in metrics.get("figures", {}).values())
 
+    @pytest.mark.parametrize("has_processes", [False, pytest.param(True, marks=pytest.mark.slow)])
+    def test_interrupted_epoch_is_resumed_by_as_many_ranks_and_by_another_number(
+        self, tmp_path, monkeypatch, has_processes
+    ):
+        pytest.importorskip("torch")
+        make_set(tmp_path / "source", {"num_rows": 300}, lambda directory: _write_source(directory, 300))
+
+        def in_turn(system, directory, ranks, states, most):
+            return [
+                elastic.read_some(elastic.load(system), directory, rank, ranks, states, most) for rank in range(ranks)
+            ]
+
+        if not has_processes:
+            monkeypatch.setattr(elastic, "_at_once", in_turn)
+        metrics = elastic.measure(elastic.ElasticOptions(out=tmp_path, data=tmp_path / "source"))
+        assert metrics["told"] == {"same": "each row once", "other": "each row once"}
+        assert metrics["figures"]["epoch"]["records"] == 256
+
+    def test_rows_that_an_epoch_lost_or_doubled_are_told(self):
+        expected, runs = Counter("aab"), [elastic._Run(["a", "a"]), elastic._Run(["a"])]
+        assert elastic._told(expected, runs[:1], runs[1:]) == "1 rows lost, 1 doubled"
+        assert (
+            elastic._told(expected, runs, [elastic._Run([], error="ValueError: no | state")])
+            == "ValueError: no / state"
+        )
+
     def test_rows_that_are_not_those_of_the_source_are_an_error(self, tmp_path):
         make_set(tmp_path / "source", {"num_rows": 5}, lambda directory: _write_source(directory, 5))
         options = streaming.StreamingOptions(out=tmp_path, data=tmp_path / "source")
@@ -253,6 +280,17 @@ class TestRemote:
             check(one.expected, Pass(2, 1.0, 1.0))
         with pytest.raises(WrongRowsError, match="sum up to 4 instead of 3"):
             check(one.expected, Pass(3, 1.0, 1.0, 4))
+
+
+@pytest.mark.parametrize(("system", "written"), [("cat", 0), ("cp", 8)])
+def test_limit_moves_every_byte_once(tmp_path, system, written):
+    make_set(tmp_path / "set", {"num_rows": 4}, lambda directory: (directory / "a").write_bytes(b"12345678") and None)
+    options = limits.LimitOptions(out=tmp_path, data=tmp_path / "set", system=system)
+    options.scratch.mkdir()
+    metrics = getattr(limits, system)(options)
+    assert metrics["bytes"] == 8
+    assert metrics["rows_per_s"] == 4 / metrics["seconds"]
+    assert sum(path.stat().st_size for path in options.scratch.iterdir()) == written
 
 
 def test_safety_measures_both_sides(tmp_path):

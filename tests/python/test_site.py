@@ -12,6 +12,7 @@ from shardmill import errors
 from shardmill.cli._commands import shardmill as command
 
 from benchmarks import overview
+from benchmarks.report import Page
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,25 +63,45 @@ def test_no_page_shows_markup_that_was_not_rendered(site):
             assert markup not in body, f"{markup} in {page.relative_to(site)}"
 
 
-def test_the_readme_is_short_and_its_range_is_that_of_the_chart():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(readme.split()) <= 500
-    ratios = [comparison.ratio() for comparison in overview.COMPARISONS]
-    assert f"{min(ratios):.2g} to {max(ratios):.0f} times" in " ".join(readme.split())
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 500
 
 
-def test_the_committed_chart_and_table_are_those_of_the_summaries(tmp_path):
-    overview.draw(overview.COMPARISONS, tmp_path / "ratios.svg")
+def test_the_committed_chart_table_and_sentence_are_those_of_all_pages(tmp_path):
+    shown = overview.pages()
+    assert set(shown) == {path.parent.name for path in overview.DOCS.glob("*/README.md")}
+    overview.draw([ratio for _, ratio in overview.compared(shown) if ratio.is_charted], tmp_path / "ratios.svg")
     assert (tmp_path / "ratios.svg").read_bytes() == overview.CHART.read_bytes()
-    assert overview.table(overview.COMPARISONS) in overview.PAGE.read_text(encoding="utf-8")
+    for path, text in overview.texts(shown):
+        assert path.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize(("better", "option"), [("higher", "2 threads"), ("lower", "1 thread")])
-def test_option_of_a_peer_is_the_one_of_its_best_figure(monkeypatch, better, option):
-    entries = {name: {"metrics": {"x": [value]}} for name, value in (("own", 8.0), ("one", 2.0), ("two", 4.0))}
-    entries["failed"] = {"metrics": {}}
-    monkeypatch.setattr(overview, "_summary", lambda _name: {"entries": entries})
-    theirs = {("failed", "x"): "no threads", ("one", "x"): "1 thread", ("two", "x"): "2 threads"}
-    compared = overview.Comparison(work="w", peer="p", summary="s", ours=(("own", "x"),), theirs=theirs, better=better)
-    assert compared.option() == option
-    assert compared.values() == (8.0, 4.0 if better == "higher" else 2.0)
+def test_the_range_is_that_of_all_pages_and_not_of_the_chart():
+    def page(ratios, **more):
+        block = {
+            "ratios": [
+                {"work": f"w{ours}", "ours": f"'s__1__o:r{ours}'", "against": {"p": "'s__1__p:r'"}, **more}
+                for ours in ratios
+            ]
+        }
+        entries = {"s__1__o": {f"r{ours}": [ours * 2.0] for ours in ratios}, "s__1__p": {"r": [2.0]}}
+        return Page({"entries": {name: {"metrics": metrics} for name, metrics in entries.items()}}, block)
+
+    shown = {"one": page([3, 50], chart=["p"]), "two": page([1, 153])}
+    assert overview.range_of(overview.compared(shown)) == "shardmill is 1 to 153 times"
+
+
+@pytest.mark.parametrize(("better", "option"), [("higher", "threads 2"), ("lower", "threads 1")])
+def test_option_of_a_peer_is_the_one_of_its_best_figure(better, option):
+    metrics = {
+        "s__own__o": {"x": [8.0]},
+        "s__threads_1__p": {"x": [2.0]},
+        "s__threads_2__p": {"x": [4.0]},
+        "s__threads_4__p": {},
+    }
+    best = "best" if better == "higher" else "least"
+    item = {"work": "w", "better": better, "ours": "'s__own__o:x'", "against": {"p": f"{best}('s__threads_*__p:x')"}}
+    summary = {"entries": {name: {"metrics": one} for name, one in metrics.items()}}
+    (ratio,) = Page(summary, {"ratios": [item]}).ratios()
+    assert ratio.against() == f"p ({option})"
+    assert ratio.times.median == (2.0 if better == "higher" else 0.25)
