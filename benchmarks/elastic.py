@@ -104,8 +104,10 @@ def load(system: str) -> System:
 
 def shardmill() -> System:
     """The public API, Parquet shards."""
+    import numpy  # noqa: F401 - what a loader imports when it is made, as the other systems import it before their clock starts
+    import pyarrow  # noqa: F401
     import shardmill as sm
-    import torch  # noqa: F401 - imported by all systems before their clock starts
+    from shardmill import Loader, Writer  # noqa: F401
 
     def write(source: Source, out: Path) -> None:
         with sm.Writer(str(out), columns={"text": "str", "label": "int32"}, shard_bytes=3_000_000) as writer:

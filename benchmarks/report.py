@@ -179,15 +179,20 @@ class Page:
         places = Row(entry).places()
         return self.named(places["system"]), self.named(places["setting"]), metric.rpartition("/")[0]
 
-    def ratios(self) -> Iterator[Ratio]:
-        """The lines of the first table."""
+    def items(self) -> Iterator[Any]:
+        """The items of ``ratios``, one for each combination of their matrix."""
         for item in self.block.get("ratios", ()):
             axes = item.get("matrix", {})
             for chosen in itertools.product(*axes.values()):
                 values: dict[str, Any] = {}
                 for axis, value in zip(axes, chosen, strict=True):
                     values |= value if isinstance(value, dict) else {axis: value}
-                yield from self._ratios_of(_filled(item, values))
+                yield _filled(item, values)
+
+    def ratios(self) -> Iterator[Ratio]:
+        """The lines of the first table."""
+        for item in self.items():
+            yield from self._ratios_of(item)
 
     def _ratios_of(self, item: Mapping[str, Any]) -> Iterator[Ratio]:
         is_time = item.get("better") == "lower"

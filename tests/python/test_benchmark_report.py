@@ -3,10 +3,12 @@
 import json
 import statistics
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 # The benchmarks are not a part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -157,6 +159,20 @@ def test_goals_are_met_missed_or_not_measured(page, tmp_path):
         ("memory", "≤ 10 MB", "20 MB", "missed"),
         ("other, against The Peer", "≥ 2×", "-", "not measured"),
     ]
+
+
+def test_every_goal_bounds_a_ratio_of_its_suite_or_an_expression():
+    directory, lost = Path(__file__).parents[2] / "benchmarks", []
+    for suite, goals in yaml.safe_load((directory / "goals.yaml").read_text()).items():
+        page = Page({"entries": {}, "machine": {}}, read_settings(directory / f"{suite}.yaml", {}).report)
+        for goal in goals:
+            if "value" in goal:
+                page.value(goal["value"])
+                continue
+            items = [item for item in page.items() if fnmatchcase(item["work"], goal["work"].replace("[", "[[]"))]
+            if not any("limit" in item if "share" in goal else goal["against"] in item["against"] for item in items):
+                lost.append((suite, goal))
+    assert not lost
 
 
 def test_failed_entry_is_named_without_the_paths_of_this_machine(page):
