@@ -206,12 +206,11 @@ class Page:
             return
         limits = {name: rate(ours, self.value(expression)) for name, expression in item.get("limit", {}).items()}
         limit, share = next(((name, share) for name, share in limits.items() if share), ("", None))
-        peers = {name: self.value(expression) for name, expression in item.get("against", {}).items()}
-        for peer, theirs in peers.items() or [("", None)]:
-            if theirs or not peer:
-                is_charted = peer in item.get("chart", ())
-                form = item.get("form", "rate")
-                yield Ratio(item["work"], peer, ours, theirs, rate(ours, theirs), limit, share, form, is_charted)
+        form, chart = item.get("form", "rate"), item.get("chart", ())
+        found = ((name, self.value(expression)) for name, expression in item.get("against", {}).items())
+        measured: list[Any] = [one for one in found if one[1]] or ([("", None)] if share else [])
+        for peer, theirs in measured:
+            yield Ratio(item["work"], peer, ours, theirs, rate(ours, theirs), limit, share, form, peer in chart)
 
     def rows(self, table: Mapping[str, Any]) -> list[Row]:
         """The lines of a table: one an entry, or one a case whose systems are columns; of each of its figures."""
