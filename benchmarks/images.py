@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -145,19 +146,7 @@ def blur_opencv(options: ImageOptions) -> Metrics:
     return {"images_per_s": max(rates), "kept": kept}
 
 
-def _pil(payload: bytes) -> Any:
-    import numpy as np
-    from PIL import Image
-
-    image = Image.open(io.BytesIO(payload)).convert("RGB")
-    width, height = image.size
-    short = min(width, height)
-    image = image.resize((_SIDE * width // short, _SIDE * height // short), Image.Resampling.BILINEAR)
-    left, top = round((image.width - _SIDE) / 2), round((image.height - _SIDE) / 2)
-    return np.asarray(image.crop((left, top, left + _SIDE, top + _SIDE))).transpose(2, 0, 1)
-
-
-def _pil_draft(payload: bytes) -> Any:
+def _pil(payload: bytes, *, is_draft: bool = False) -> Any:
     import numpy as np
     from PIL import Image
 
@@ -165,14 +154,15 @@ def _pil_draft(payload: bytes) -> Any:
     width, height = image.size
     short = min(width, height)
     target = (_SIDE * width // short, _SIDE * height // short)
-    image.draft("RGB", target)
-    image = image.resize(target, Image.Resampling.BILINEAR)
+    if is_draft:
+        image.draft("RGB", target)
+    image = image.convert("RGB").resize(target, Image.Resampling.BILINEAR)
     left, top = round((image.width - _SIDE) / 2), round((image.height - _SIDE) / 2)
     return np.asarray(image.crop((left, top, left + _SIDE, top + _SIDE))).transpose(2, 0, 1)
 
 
-def loader_dataloader(options: ImageOptions) -> Metrics:
-    """A map-style data set with PIL in worker processes."""
+def _in_workers(options: ImageOptions, decode: Any) -> Metrics:
+    """A map-style data set in the worker processes of a DataLoader."""
     import torch
 
     class Photographs(torch.utils.data.Dataset[Any]):
@@ -183,11 +173,17 @@ def loader_dataloader(options: ImageOptions) -> Metrics:
             return len(self.payloads)
 
         def __getitem__(self, index: int) -> Any:
-            return torch.from_numpy(_pil(self.payloads[index]).copy())
+            return decode(self.payloads[index])
 
-    photographs = Photographs()
-    batches = torch.utils.data.DataLoader(photographs, batch_size=_BATCH, num_workers=options.threads)
+    batches = torch.utils.data.DataLoader(Photographs(), batch_size=_BATCH, num_workers=options.threads)
     return _passes(options, lambda: iter(batches))
+
+
+def loader_dataloader(options: ImageOptions) -> Metrics:
+    """PIL in worker processes."""
+    import torch
+
+    return _in_workers(options, lambda payload: torch.from_numpy(_pil(payload).copy()))
 
 
 def _in_threads(options: ImageOptions, decode: Any) -> Metrics:
@@ -212,7 +208,7 @@ def _in_threads(options: ImageOptions, decode: Any) -> Metrics:
 
 def loader_pil(options: ImageOptions) -> Metrics:
     """PIL in threads."""
-    return _in_threads(options, _pil_draft if options.mode == "draft" else _pil)
+    return _in_threads(options, partial(_pil, is_draft=options.mode == "draft"))
 
 
 def _torchvision(payload: bytes) -> Any:
@@ -235,20 +231,7 @@ def loader_torchvision(options: ImageOptions) -> Metrics:
 
 def loader_torchvision_workers(options: ImageOptions) -> Metrics:
     """``decode_jpeg`` and ``v2`` transforms in the workers of a DataLoader."""
-    import torch
-
-    class Photographs(torch.utils.data.Dataset[Any]):
-        def __init__(self) -> None:
-            self.payloads = options.payloads()
-
-        def __len__(self) -> int:
-            return len(self.payloads)
-
-        def __getitem__(self, index: int) -> Any:
-            return _torchvision(self.payloads[index])
-
-    batches = torch.utils.data.DataLoader(Photographs(), batch_size=_BATCH, num_workers=options.threads)
-    return _passes(options, lambda: iter(batches))
+    return _in_workers(options, _torchvision)
 
 
 def loader_opencv(options: ImageOptions) -> Metrics:
