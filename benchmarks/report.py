@@ -35,6 +35,11 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 # Colours that stay apart for colour-blind readers and in print.
 _COLOURS = ("#9aa5b1", "#33658a", "#f6ae2d", "#c8553d", "#86608e", "#5b8e7d")
 _OURS = "#0b6e4f"
+_TURNS = (
+    "* in each round, every system of a scenario is run in turn, as a process of its own, every second round in reverse order",
+    "* times as fast is the median of the quotients of the rounds, with their quartiles; other cells are medians, and "
+    "[summary.json](summary.json) has the values of all rounds",
+)
 
 
 def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,9 +299,8 @@ class Page:
             f"{machine['disk_read_mb_per_s']:,.0f} MB/s",
             f"* commit {summary['commit']}, started {summary['started_utc']} UTC",
             *self._origins(),
-            "* in each round, every system of a scenario is run in turn, as a process of its own, every second round in reverse order",
-            "* times as fast is the median of the quotients of the rounds, with their quartiles; other cells are medians, and "
-            "[summary.json](summary.json) has the values of all rounds",
+            # A session with a note was run in another way.
+            *(() if "note" in summary else _TURNS),
             f"* rounds: {self._rounds()}",
             *(f"* {note.strip()}" for note in self.block.get("notes", ())),
         ]
