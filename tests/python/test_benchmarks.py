@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from breadth import beginning
 
 # The benchmarks are not a part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -94,15 +95,18 @@ class TestTables:
 class TestLoader:
     @pytest.mark.parametrize(
         "more",
-        [
-            {},
-            {"output": "numpy", "shuffle": True},
-            {"label": 3, "from_construction": True, "columns": ("row_id", "label")},
-            {"mode": "first_batch"},
-            {"mode": "memory", "epochs": 2},
-            {"mode": "ranks", "ranks": 2, "threads": 1},
-            {"mode": "rank_0", "ranks": 3, "cold": True},
-        ],
+        beginning(
+            2,
+            [
+                {},
+                {"output": "numpy", "shuffle": True},
+                {"label": 3, "from_construction": True, "columns": ("row_id", "label")},
+                {"mode": "first_batch"},
+                {"mode": "memory", "epochs": 2},
+                {"mode": "ranks", "ranks": 2, "threads": 1},
+                {"mode": "rank_0", "ranks": 3, "cold": True},
+            ],
+        ),
         ids=str,
     )
     def test_mode_runs_and_holds_its_rows(self, tmp_path, mini, more):
@@ -169,6 +173,7 @@ class TestCheckpoint:
         assert expected_ids("hundredth__done_80__ray__2") == range(800_000, 1_000_000)
         assert expected_ids("tenth__done_80_files__shardmill") == range(8_000_000, 10_000_000)
 
+    @pytest.mark.slow
     def test_index_is_built_and_probed(self, tmp_path):
         metrics = run("id_index", tmp_path, ids=5_000, probes=1_000, kind="uuid")
         assert metrics["bytes_per_id"] > 0
@@ -176,7 +181,7 @@ class TestCheckpoint:
 
 
 class TestStreaming:
-    @pytest.mark.parametrize("scenario", ["verbatim", "fair", "ceiling", "plan"])
+    @pytest.mark.parametrize("scenario", beginning(1, ["fair", "verbatim", "ceiling", "plan"]))
     def test_protocol_runs(self, tmp_path, scenario):
         pytest.importorskip("torch")
         make_set(tmp_path / "source", {"num_rows": 60}, lambda directory: _write_source(directory, 60))
@@ -222,7 +227,7 @@ class TestStreaming:
 
 
 class TestInterleaved:
-    @pytest.mark.parametrize("writer", ["wds", "parquet"])
+    @pytest.mark.parametrize("writer", beginning(1, ["wds", "parquet"]))
     def test_job_writes_what_the_shards_were_made_with(self, tmp_path, shards, writer):
         parquet = tmp_path / "parquet"
         interleaved_check.write_parquet(shards, parquet)
@@ -250,7 +255,7 @@ class TestInterleaved:
 
 class TestRemote:
     @pytest.mark.usefixtures("store")
-    @pytest.mark.parametrize("scenario", ["opening", "ranks", "beside", "faults"])
+    @pytest.mark.parametrize("scenario", beginning(1, ["opening", "ranks", "beside", "faults"]))
     def test_scenario_runs_and_holds_its_rows(self, tmp_path, monkeypatch, scenario):
         one = DataSet((500,) * 4, 250)
         write_set(one, tmp_path / "some")
