@@ -3,7 +3,7 @@
 use crate::error::PyShardmillResult;
 use pyo3::prelude::*;
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::tar::Walk;
+use shardmill_formats::tar::{Entry, Walk};
 use shardmill_storage::{LocalFile, RangeRead};
 
 /// Name, offset and size of each regular file of an uncompressed tar.
@@ -17,7 +17,7 @@ fn tar_members(py: Python<'_>, path: &str) -> PyShardmillResult<Vec<(String, u64
         while let Some(range) = walk.needs() {
             window.resize(usize::try_from(range.end - range.start).unwrap_or_default(), 0);
             file.read_at(range.start, &mut window)?;
-            if let Some(member) = walk.push(&window)? {
+            if let Some(Entry::File(member)) = walk.push(&window)? {
                 members.push((member.name, member.offset, member.size));
             }
         }

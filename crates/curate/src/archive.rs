@@ -4,10 +4,9 @@
 //! listed member lies completely inside the archive. A name shared by several members is ambiguous.
 
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::tar::{ArchiveEnd, Compression, Member, TarError, Walk, inflate, sniff_compression};
+use shardmill_formats::tar::{ArchiveEnd, Compression, Entry, LinkFault, Links, Member, TarError, Target, Walk, inflate, normal, sniff_compression};
 use shardmill_storage::{Error, LocalFile, RangeRead, Result, SequentialRead, Spool, store_of};
-use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Seek};
 use std::sync::Arc;
 
@@ -23,12 +22,15 @@ pub struct Archive {
     pub path: String,
     /// Offsets then refer to the decompressed copy, and must not be stored.
     pub is_compressed: bool,
+    /// Files; of a link the file that it leads to.
     pub members: Vec<Member>,
     by_name: HashMap<String, Named>,
     /// Where and why reading ended before the end of the archive, or what is wrong with its end.
     pub damage: Option<Damage>,
     /// Members that are complete but cannot be read, e.g. sparse files.
     pub unreadable: Vec<Damage>,
+    /// Links that lead to no file of the archive, by their normal names.
+    pub lost: BTreeMap<String, (Member, LinkFault)>,
 }
 
 #[derive(Debug, Clone)]
@@ -104,22 +106,24 @@ impl Archive {
         file.read_at(0, &mut prefix)?;
         let compression = sniff_compression(&prefix);
         let (object, inflate_error) = match compression {
-            Compression::Gzip => inflated(&file)?,
-            _ => (file, None),
+            Compression::None => (file, None),
+            _ => inflated(&file, compression)?,
         };
         let is_compressed = !matches!(compression, Compression::None);
-        let mut archive = Self { object, path, is_compressed, members: Vec::new(), by_name: HashMap::new(), damage: None, unreadable: Vec::new() };
-        if !matches!(compression, Compression::None | Compression::Gzip) {
-            archive.damage = Some(Damage::at(0, format!("{compression} compression is not supported; use gzip or none")));
-            return Ok(archive);
-        }
-        // A truncated gzip stream still yields complete members. A corrupt one is only detected at the end, so none of its members can be trusted.
-        if matches!(inflate_error, None | Some(TarError::TruncatedGzip { .. })) {
+        let (members, by_name) = (Vec::new(), HashMap::new());
+        let mut archive = Self { object, path, is_compressed, members, by_name, damage: None, unreadable: Vec::new(), lost: BTreeMap::new() };
+        // A truncated stream still yields complete members. A corrupt one is only detected at the end, so none of its members can be trusted.
+        if matches!(inflate_error, None | Some(TarError::TruncatedStream { .. })) {
             archive.walk(ignores_zeros, limit)?;
         }
-        if let Some(error) = inflate_error {
-            archive.damage = Some(Damage::at(archive.object.size(), error.to_string()));
-        }
+        archive.damage = match inflate_error {
+            Some(TarError::Compression { compression }) => {
+                let reason = format!("the archive is compressed by {compression}, which cannot be read; compress it by gzip or zstd, or not at all");
+                Some(Damage::at(0, reason))
+            }
+            Some(error) => Some(Damage::at(archive.object.size(), error.to_string())),
+            None => archive.damage,
+        };
         for (index, member) in archive.members.iter().enumerate() {
             let named = archive.by_name.entry(normal(&member.name).into_owned()).or_insert(Named { first: index, second: None });
             if named.first != index {
@@ -131,20 +135,30 @@ impl Archive {
 
     fn walk(&mut self, ignores_zeros: bool, limit: DecodeLimit) -> Result<()> {
         let mut kept = 0_u64;
+        let (mut names, mut links) = (Links::default(), Vec::new());
         let mut walk = Walk::new(self.object.size()).reading_on(ignores_zeros);
         let mut window = Vec::new();
         while let Some(range) = walk.needs() {
             window.clear();
             crate::payload::append_range(&*self.object, &range, &mut window)?;
             match walk.push(&window) {
-                Ok(Some(member)) => {
-                    kept += MEMBER_BYTES + 2 * member.name.len() as u64;
-                    let checked = limit.check(&self.path, kept, "the names of its members take", || format!("byte {}", member.header_offset));
+                Ok(Some(entry)) => {
+                    let Some(target) = names.note(&entry) else { continue };
+                    kept += MEMBER_BYTES + 2 * entry.name().len() as u64;
+                    let place = || format!("`{}`", entry.name());
+                    let checked = limit.check(&self.path, kept.saturating_add(names.bytes()), "the names of its members take", place);
                     if let Err(refusal) = checked {
-                        self.damage = Some(Damage::at(member.header_offset, refusal.to_string()));
-                        return Ok(());
+                        self.damage = Some(Damage::at(range.start, refusal.to_string()));
+                        break;
                     }
-                    self.members.push(member);
+                    match entry {
+                        Entry::File(member) => self.members.push(member),
+                        Entry::Link(link) => {
+                            links.push((self.members.len(), target));
+                            self.members.push(link.member);
+                        }
+                        Entry::Directory(_) => {}
+                    }
                 }
                 Ok(None) => {}
                 Err(error) => {
@@ -156,11 +170,15 @@ impl Archive {
                     let damage = Damage { member, offset, reason: error.to_string() };
                     if error.ends_walk() {
                         self.damage = Some(damage);
-                        return Ok(());
+                        break;
                     }
                     self.unreadable.push(damage);
                 }
             }
+        }
+        self.follow(&names, links);
+        if self.damage.is_some() {
+            return Ok(());
         }
         let end = walk.end().unwrap_or(ArchiveEnd::Missing { offset: self.object.size() });
         if !end.is_sound() {
@@ -168,6 +186,30 @@ impl Archive {
             self.damage = Some(Damage::at(end.offset(), format!("the archive {end}{hint}")));
         }
         Ok(())
+    }
+
+    /// Puts the places of their files into the members that are links, and takes out those that lead to no file.
+    fn follow(&mut self, names: &Links, links: Vec<(usize, Target)>) {
+        let mut without_file = Vec::new();
+        for (index, target) in links {
+            let Some(member) = self.members.get_mut(index) else { continue };
+            match names.file(&target) {
+                Ok(Some((offset, size))) => (member.offset, member.size) = (offset, size),
+                Ok(None) => without_file.push(index),
+                Err(fault) => {
+                    self.lost.insert(normal(&member.name).into_owned(), (member.clone(), fault));
+                    without_file.push(index);
+                }
+            }
+        }
+        let mut index = 0..;
+        self.members.retain(|_| index.next().is_some_and(|index| without_file.binary_search(&index).is_err()));
+    }
+
+    /// Why there is no member of that name, if a link has it.
+    #[must_use]
+    pub fn lost_link(&self, name: &str) -> Option<&LinkFault> {
+        self.lost.get(normal(name).as_ref()).map(|(_, fault)| fault)
     }
 
     /// The members with that name. Redundant path components (`./`, `//`) are ignored on both sides.
@@ -182,23 +224,12 @@ impl Archive {
     }
 }
 
-/// The name without redundant path components.
-pub(crate) fn normal(name: &str) -> Cow<'_, str> {
-    let name = name.strip_prefix("./").unwrap_or(name);
-    if !name.contains("//") && !name.contains("./") {
-        return Cow::Borrowed(name);
-    }
-    let root = if name.starts_with('/') { "/" } else { "" };
-    let steps: Vec<&str> = name.split('/').filter(|step| !step.is_empty() && *step != ".").collect();
-    Cow::Owned(format!("{root}{}", steps.join("/")))
-}
-
-fn inflated(file: &Arc<dyn RangeRead>) -> Result<(Arc<dyn RangeRead>, Option<TarError>)> {
+fn inflated(file: &Arc<dyn RangeRead>, compression: Compression) -> Result<(Arc<dyn RangeRead>, Option<TarError>)> {
     let failed = |source| Error::Stage { path: format!("temporary copy of {}", file.path()), source };
     let copy = tempfile::tempfile().map_err(failed)?;
     let mut writer = BufWriter::with_capacity(INFLATE_BUFFER_LEN, copy);
     let reader = io::BufReader::with_capacity(INFLATE_BUFFER_LEN, SequentialRead::new(&**file));
-    let error = match inflate(reader, &mut writer) {
+    let error = match inflate(compression, reader, &mut writer) {
         Ok(_) => None,
         Err(TarError::WriteInflated { source, .. }) => return Err(failed(source)),
         Err(error) => Some(error),

@@ -51,7 +51,7 @@ impl FileFormat {
         let Ok(signature) = signature_of(object) else { return Self::Unknown };
         match Format::of_signature(signature) {
             Some(format) => format.into(),
-            None if signature == Signature::Compressed(Compression::Gzip) => Self::Tar,
+            None if matches!(signature, Signature::Compressed(Compression::Gzip | Compression::Zstd)) => Self::Tar,
             None if is_image_file(object) => Self::Image,
             None => Self::Unknown,
         }

@@ -10,7 +10,7 @@ use crate::payload::Located;
 use crate::source_ref::SourceRef;
 use crate::tiff_pages::TiffPages;
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::tar::{Compression, Member, sniff_compression};
+use shardmill_formats::tar::{Compression, LinkFault, Member, sniff_compression};
 use shardmill_storage::{Error as StorageError, Fetched, OpenFiles, RangeRead, Refusal, Roots, is_remote};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
@@ -227,7 +227,10 @@ impl Locator {
         let archive = archive?;
         let found = match archive.find(member) {
             Found::One(_, found) => found,
-            Found::None => return Err(missing_member(member).into()),
+            Found::None => {
+                let text = archive.lost_link(member).map_or_else(|| missing_member(member), |fault| lost_member(member, fault));
+                return Err(text.into());
+            }
             Found::Several(first, second) => return Err(ambiguous_member(member, first, second).into()),
         };
         Ok((Arc::clone(&archive.object), found.offset..found.offset + found.size))
@@ -267,6 +270,12 @@ fn checked(object: &dyn RangeRead, range: Range<u64>, member: &str) -> Result<Ra
 #[must_use]
 pub fn missing_member(member: &str) -> String {
     format!("missing member '{member}'")
+}
+
+/// The text for a link that leads to no member.
+#[must_use]
+pub fn lost_member(member: &str, fault: &LinkFault) -> String {
+    format!("{}: {fault}", missing_member(member))
 }
 
 /// The text for a name that may refer to several members.

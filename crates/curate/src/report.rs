@@ -193,7 +193,11 @@ impl SplitReport {
     }
 
     pub fn warn(&mut self, warning: impl Into<String>) {
-        *self.warnings.entry(redacted(&warning.into())).or_default() += 1;
+        self.warn_times(warning, 1);
+    }
+
+    pub fn warn_times(&mut self, warning: impl Into<String>, times: u64) {
+        *self.warnings.entry(redacted(&warning.into())).or_default() += times;
     }
 
     /// The entry of the stage at `index`, created if it is missing.

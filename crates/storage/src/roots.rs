@@ -134,7 +134,7 @@ fn prefix_of(path: &str) -> &str {
 
 fn is_file_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    [".parquet", ".tar", ".tar.gz", ".tgz"].iter().any(|suffix| name.ends_with(suffix))
+    [".parquet", ".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|suffix| name.ends_with(suffix))
 }
 
 #[cfg(test)]

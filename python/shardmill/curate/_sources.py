@@ -125,7 +125,7 @@ class Source:
 @explains(SOURCE)
 @dataclass(frozen=True, repr=False)
 class WebDatasetSource(Source):
-    """Tar shards (``.tar``, ``.tar.gz``, ``.tgz``) in which each JSON member is one document.
+    """Tar shards (``.tar``, ``.tar.gz``, ``.tgz``, ``.tar.zst``) in which each JSON member is one document.
 
     The JSON has two parallel lists, texts and images; an image entry names a member of the tar, or refers to the
     next page of the document's TIFF. Pages are extracted by copying, never by decoding.
@@ -133,14 +133,16 @@ class WebDatasetSource(Source):
     Args:
         path: see ``Source``, also for all other arguments that are not listed here.
         fields: JSON keys to copy to columns; all by default.
-        per_image_fields: keys whose lists have one value per image.
+        per_image_fields: keys whose lists have one value per image. A list that no option names stays whole, and keeps the values of
+            images that are dropped; ``Report.warnings`` names such lists.
         per_text_fields: keys whose lists have one value per text. A key in both options has one value per text and
             image, in reading order.
         sample_id_field: key of the document's id; by default, the id is the member's name without its extension.
         texts_field: key of the list of texts.
         images_field: key of the list of images.
         image_member_field: key that names the member, for entries without a member name.
-        json_extensions: extensions of the members that are documents.
+        json_extensions: extensions of the members that are documents, in lower or upper case. An extension that ends with ``.json`` also matches
+            with ``.gz`` or ``.zst`` after it. Hidden names are not documents, nor is ``X.Y.json`` beside ``X.json`` without texts and images.
         image_extensions: extensions that are tried for the document's own image, with or without the dot.
         ignore_zeros: read past the zeros that end an archive, like ``tar -i``, for archives joined with ``cat``. By default,
             bytes after the end are quarantined.

@@ -26,8 +26,8 @@ pub(super) fn inspect_tar(object: &Arc<dyn RangeRead>, options: &InspectOptions,
     if crate::payload::append_range(&**object, &(0..object.size().min(SNIFF_LEN)), &mut prefix).is_ok() {
         let compression = sniff_compression(&prefix);
         inspection.compression = Some(compression_name(compression).to_owned());
-        // Other compressions are supported for rows, but not for documents.
-        if !matches!(compression, Compression::None | Compression::Gzip) {
+        // The reader of rows says which ones are not read.
+        if !matches!(compression, Compression::None | Compression::Gzip | Compression::Zstd) {
             inspect_table(object.path(), Format::WebDataset, cancel, inspection);
             return Ok(());
         }
@@ -35,14 +35,20 @@ pub(super) fn inspect_tar(object: &Arc<dyn RangeRead>, options: &InspectOptions,
     let Some(archive) = inspection.readable(Archive::examined(object.path(), options.ignore_zeros)?) else { return Ok(()) };
     inspection.members = Some(archive.members.len() as u64);
     inspection.damage.extend(archive.damage.iter().chain(&archive.unreadable).map(damage_of));
+    inspection.damage.extend(archive.lost.values().map(|(member, fault)| DamageSummary {
+        member: Some(member.name.clone()),
+        offset: Some(member.offset),
+        reason: fault.to_string(),
+    }));
+    let documents = options.keys.documents(&archive, DecodeLimit::default());
     // A plain WebDataset, whose samples are rows of a table.
-    if archive.damage.is_none() && !archive.members.iter().any(|member| options.keys.is_sample(member)) {
+    if archive.damage.is_none() && documents.is_empty() {
         inspect_table(object.path(), Format::WebDataset, cancel, inspection);
         return Ok(());
     }
     let mut samples =
         Samples { archive: &archive, options, inspection, columns: Columns::default(), measures: Measures::default(), headers: HashMap::new() };
-    for member in archive.members.iter().filter(|member| options.keys.is_sample(member)) {
+    for member in documents.into_iter().filter_map(|index| archive.members.get(index)) {
         cancel.check()?;
         samples.add(member);
     }

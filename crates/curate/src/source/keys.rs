@@ -12,8 +12,9 @@ use crate::source::tokens::{IMAGE_EXTENSIONS, TokenScope, stem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shardmill_formats::limit::{DecodeLimit, TooLarge};
-use shardmill_formats::tar::Member;
+use shardmill_formats::tar::{Compression, Member, Role, TarError, documents, inflate, role, sniff_compression};
 use shardmill_storage::RangeRead;
+use std::io::{self, Write};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -41,9 +42,35 @@ impl Default for SampleKeys {
 }
 
 impl SampleKeys {
+    /// The documents of an archive, as indices of its members.
     #[must_use]
-    pub fn is_sample(&self, member: &Member) -> bool {
-        self.json_extensions.iter().any(|extension| member.name.ends_with(extension))
+    pub fn documents(&self, archive: &Archive, limit: DecodeLimit) -> Vec<usize> {
+        documents(&archive.members, &self.json_extensions, |member| self.has_content(archive, member, limit))
+    }
+
+    /// The name of a document without its ending, if the name is that of one.
+    #[must_use]
+    pub fn stem_of<'a>(&self, member: &'a Member) -> Option<&'a str> {
+        match role(&member.name, &self.json_extensions) {
+            Role::Document { stem } => Some(stem),
+            _ => None,
+        }
+    }
+
+    /// Whether the content of a member is that of a document. One that cannot be read or parsed may be, and is reported as such.
+    fn has_content(&self, archive: &Archive, member: &Member, limit: DecodeLimit) -> bool {
+        let Ok(json) = member_bytes(&*archive.object, member, limit) else { return true };
+        match serde_json::from_slice(without_mark(&json)) {
+            Ok(Value::Object(object)) => self.has_lists(&object),
+            Ok(_) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Whether the object has one of the lists of an interleaved document.
+    #[must_use]
+    pub fn has_lists(&self, object: &Map<String, Value>) -> bool {
+        [&self.texts_field, &self.images_field].iter().any(|key| object.contains_key(*key))
     }
 
     /// Value of the image-member field.
@@ -99,13 +126,56 @@ pub(crate) fn member_bytes(archive: &dyn RangeRead, member: &Member, limit: Deco
         let text = reason(&error);
         LocateError::of_read(error, || text)
     })?;
-    Ok(bytes)
+    // No JSON begins with the magic number of a compression.
+    match sniff_compression(&bytes) {
+        Compression::None => Ok(bytes),
+        compression => Ok(unpacked(compression, &bytes, member, limit)?),
+    }
+}
+
+/// Bytes up to a limit.
+struct Bounded {
+    bytes: Vec<u8>,
+    limit: u64,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() as u64 + bytes.len() as u64 > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// # Errors
+/// For damage, a compression that is not read, and content above the memory limit.
+fn unpacked(compression: Compression, stored: &[u8], member: &Member, limit: DecodeLimit) -> Result<Vec<u8>, String> {
+    let mut content = Bounded { bytes: Vec::new(), limit: limit.bytes() };
+    match inflate(compression, stored, &mut content) {
+        Ok(_) => Ok(content.bytes),
+        Err(TarError::WriteInflated { .. }) => {
+            let (name, limit) = (&member.name, limit.bytes());
+            Err(format!("member `{name}` has more bytes once it is decompressed than max_decoded_bytes, which is {limit}; {}", TooLarge::HINT))
+        }
+        Err(error) => Err(format!("broken JSON: {error}")),
+    }
+}
+
+/// The JSON without a byte order mark.
+fn without_mark(json: &[u8]) -> &[u8] {
+    json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json)
 }
 
 /// # Errors
 /// Why the JSON is not an object.
 pub(crate) fn parse_object(json: &[u8]) -> Result<Map<String, Value>, String> {
-    let text = json.strip_prefix(b"\xef\xbb\xbf").unwrap_or(json);
+    let text = without_mark(json);
     match serde_json::from_slice(text) {
         // Keys become columns, and column names end at a NUL where Arrow data is exchanged.
         Ok(Value::Object(object)) => match object.keys().find(|key| key.contains('\0')) {

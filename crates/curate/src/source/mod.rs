@@ -5,6 +5,7 @@ pub mod keys;
 pub mod named_keys;
 pub mod parquet;
 mod promote;
+mod row_lists;
 mod sample;
 mod surrogates;
 pub mod tokens;

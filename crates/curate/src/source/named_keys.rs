@@ -3,12 +3,13 @@
 //! The invariant: a job whose options name a key that no sample has does not start, because its output would silently lack the values of the key.
 
 use crate::archive::Archive;
+use crate::report::SplitReport;
 use crate::source::keys::{SampleKeys, object_of};
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::{Error, Result};
 use serde_json::{Map, Value};
 use shardmill_engine::Cancel;
-use shardmill_formats::tar::{Compression, Member, Walk, sniff_compression};
+use shardmill_formats::tar::{Compression, Entry, Member, Role, Walk, role, sniff_compression, without_compression};
 use shardmill_plan::InputFile;
 use shardmill_storage::{RangeRead, store_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,42 +177,102 @@ pub fn check_keys<'a>(files: impl Iterator<Item = &'a InputFile>, options: &WebD
     named.absent().next().map_or(Ok(()), Err)
 }
 
-/// Reads samples of one archive until the keys are found. An uncompressed archive is read no further than that.
+/// Reads samples of one archive until the keys are found. An uncompressed archive is read no further than that, unless another member decides whether
+/// one is a document.
 fn observe_file(path: &str, options: &WebDatasetOptions, named: &mut NamedKeys, cancel: &Cancel) -> Result<()> {
     let object = store_of(path)?.open(path)?;
     let mut window = Vec::new();
     crate::payload::append_range(&*object, &(0..object.size().min(SNIFF_LEN)), &mut window)?;
     if !matches!(sniff_compression(&window), Compression::None) {
-        let archive = Archive::open_with(path, options.ignore_zeros, options.limit())?;
-        for member in &archive.members {
-            if is_settled(&*archive.object, member, options, named) {
-                break;
-            }
-            cancel.check()?;
-        }
-        return Ok(());
+        return observe_archive(path, options, named, cancel);
     }
+    let (before, mut is_decided) = (named.clone(), true);
     let mut walk = Walk::new(object.size()).reading_on(options.ignore_zeros);
     while let Some(range) = walk.needs() {
         cancel.check()?;
         window.clear();
         crate::payload::append_range(&*object, &range, &mut window)?;
-        if let Ok(Some(member)) = walk.push(&window)
-            && is_settled(&*object, &member, options, named)
-        {
+        match walk.push(&window) {
+            Ok(Some(Entry::File(member))) => is_decided &= observe_member(&*object, &member, options, named),
+            Ok(Some(Entry::Link(_))) => is_decided = false,
+            _ => {}
+        }
+        if named.are_met() {
+            return Ok(());
+        }
+    }
+    if is_decided {
+        return Ok(());
+    }
+    *named = before;
+    observe_archive(path, options, named, cancel)
+}
+
+/// Whether the member by itself decides if it is a document: the content of `X.Y.json` without lists counts only if there is no `X.json`.
+fn observe_member(object: &dyn RangeRead, member: &Member, options: &WebDatasetOptions, named: &mut NamedKeys) -> bool {
+    let Some(stem) = options.keys.stem_of(member) else {
+        named.pass(1);
+        return true;
+    };
+    if let Ok(object) = object_of(object, member, options.limit()) {
+        if stem.rsplit('/').next().is_some_and(|file| file.contains('.')) && !options.keys.has_lists(&object) {
+            return false;
+        }
+        named.observe(&object);
+    }
+    true
+}
+
+fn observe_archive(path: &str, options: &WebDatasetOptions, named: &mut NamedKeys, cancel: &Cancel) -> Result<()> {
+    let archive = Archive::open_with(path, options.ignore_zeros, options.limit())?;
+    let documents = options.keys.documents(&archive, options.limit());
+    named.pass(archive.members.len() - documents.len());
+    for member in documents.into_iter().filter_map(|index| archive.members.get(index)) {
+        if let Ok(object) = object_of(&*archive.object, member, options.limit()) {
+            named.observe(&object);
+        }
+        if named.are_met() {
             break;
         }
+        cancel.check()?;
     }
     Ok(())
 }
 
-fn is_settled(object: &dyn RangeRead, member: &Member, options: &WebDatasetOptions, named: &mut NamedKeys) -> bool {
-    if !options.keys.is_sample(member) {
-        named.pass(1);
-    } else if let Ok(object) = object_of(object, member, options.limit()) {
-        named.observe(&object);
+/// The ending of a member's name in messages, with that of its compression.
+fn ending(name: &str) -> String {
+    let file = name.rsplit('/').next().unwrap_or_default();
+    let plain = without_compression(file);
+    match plain.rsplit_once('.').or_else(|| file.rsplit_once('.')) {
+        Some((stem, _)) => file.get(stem.len()..).unwrap_or_default().escape_debug().to_string(),
+        None => "no extension".to_owned(),
     }
-    named.are_met()
+}
+
+/// Counts the members that are not documents and that no document names as warnings, by their endings.
+pub(crate) fn warn_of_unnamed<'a>(members: impl Iterator<Item = &'a Member>, keys: &SampleKeys, report: &mut SplitReport) {
+    let mut texts: BTreeMap<String, u64> = BTreeMap::new();
+    for member in members {
+        let (kind, ending) = (role(&member.name, &keys.json_extensions), ending(&member.name));
+        let lower = without_compression(&ending).to_ascii_lowercase();
+        let text = match kind {
+            Role::Foreign | Role::Hidden => format!("hidden members ({ending}) that no document names"),
+            Role::Document { .. } => {
+                format!("members ({ending}) beside the document of a shorter name, without `{}` and `{}`", keys.texts_field, keys.images_field)
+            }
+            Role::Other if matches!(lower.as_str(), ".jsonl" | ".ndjson") => {
+                format!(
+                    "members ({ending}) that no document names; a document is one JSON object in a member of its own, so split them into such members"
+                )
+            }
+            Role::Other => format!("members ({ending}) that no document names"),
+        };
+        let text = if texts.len() < SHOWN || texts.contains_key(&text) { text } else { "other members that no document names".to_owned() };
+        *texts.entry(text).or_default() += 1;
+    }
+    for (text, times) in texts {
+        report.warn_times(text, times);
+    }
 }
 
 /// Why an archive with members has no sample, and the endings of its members.
@@ -219,9 +280,7 @@ fn is_settled(object: &dyn RangeRead, member: &Member, options: &WebDatasetOptio
 pub fn no_sample(members: &[Member], keys: &SampleKeys) -> String {
     let mut endings: BTreeMap<String, usize> = BTreeMap::new();
     for member in members {
-        let file = member.name.rsplit('/').next().unwrap_or_default();
-        let ending = file.rsplit_once('.').map_or_else(|| "no extension".to_owned(), |(_, extension)| format!(".{}", extension.escape_debug()));
-        *endings.entry(ending).or_default() += 1;
+        *endings.entry(ending(&member.name)).or_default() += 1;
     }
     let more = if endings.len() > SHOWN { ", …" } else { "" };
     let shown: Vec<String> = endings.iter().take(SHOWN).map(|(ending, count)| format!("{ending} ({count})")).collect();

@@ -10,6 +10,7 @@ use crate::schema::is_reserved;
 use crate::source::columns::{Columns, Values};
 use crate::source::keys::{check_member, kind_of, list_at, member_bytes, parse_object, sample_id};
 use crate::source::named_keys::NamedKeys;
+use crate::source::row_lists::RowLists;
 use crate::source::tokens::{TokenScope, Unresolved, content_type};
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::source_ref::SourceRef;
@@ -18,8 +19,8 @@ use serde_json::{Map, Value};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::tar::Member;
 use shardmill_storage::Error as StorageError;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A document whose passthrough values have no column types yet.
@@ -39,7 +40,10 @@ pub(crate) struct SampleReader<'a> {
     pub columns: &'a mut Columns,
     /// Which of the lists occurred in the archive.
     pub lists: &'a mut NamedKeys,
+    pub row_lists: &'a mut RowLists,
     pub report: &'a mut SplitReport,
+    /// Indices of the members that documents name.
+    pub named: &'a mut HashSet<usize>,
     pub is_located: bool,
 }
 
@@ -59,16 +63,20 @@ impl SampleReader<'_> {
         let texts = list_of(object.get_mut(&keys.texts_field));
         let images = list_of(object.get_mut(&keys.images_field));
         let of_texts = split_content_lists(&mut object, options, &texts, &images);
-        let image_values = self.per_row_values(&mut object, &options.per_image_fields, images.iter().filter(|token| !token.is_null()).count())?;
+        let [image_rows, text_rows] = [&images, &texts].map(|list| list.iter().filter(|entry| !entry.is_null()).count());
+        let image_values = self.per_row_values(&mut object, &options.per_image_fields, image_rows)?;
         object.extend(of_texts);
-        let text_values = self.per_row_values(&mut object, &options.per_text_fields, texts.iter().filter(|text| !text.is_null()).count())?;
+        let text_values = self.per_row_values(&mut object, &options.per_text_fields, text_rows)?;
+        for (key, value) in object.iter().filter(|(key, value)| options.is_passed(key) && !is_reserved(key) && !value.is_null()) {
+            self.row_lists.observe(key, value.as_array().map(Vec::len), image_rows, text_rows);
+        }
         let metadata_values = self.passthrough(object);
 
         let metadata =
             Row { position: -1, content_type: Some("application/json".to_owned()), source_ref: Some(self.member_ref(json_member)), ..Row::default() };
         let mut rows = vec![(metadata.clone(), metadata_values)];
         let scope = keys.scope(self.archive, json_member, &id, image_member.as_deref());
-        let is_only = images.iter().filter(|token| !token.is_null()).count() == 1;
+        let is_only = image_rows == 1;
         let mut images_of_sample = SampleImages::new(self.archive, options.limit(), self.is_located);
         let (mut text_values, mut image_values) = (text_values.into_iter(), image_values.into_iter());
         let (mut texts, mut images) = (texts.into_iter(), images.into_iter());
@@ -88,6 +96,7 @@ impl SampleReader<'_> {
             }
             if let Some(token) = token.filter(|token| !token.is_null()) {
                 let image = images_of_sample.resolve(&scope, &token, is_only).map_err(LocateError::Storage)?;
+                self.named.extend(image.member);
                 if image.is_missing
                     && let Some(damage) = &self.archive.damage
                 {
@@ -193,6 +202,8 @@ struct SampleImages<'a> {
 
 struct ResolvedImage {
     row: Row,
+    /// Index of its member.
+    member: Option<usize>,
     is_missing: bool,
 }
 
@@ -211,7 +222,8 @@ impl<'a> SampleImages<'a> {
                 row.source_ref = Some(SourceRef::default().to_json());
                 let name = token.as_str().map_or_else(|| json_text(token), str::to_owned);
                 row.error = Some(unresolved.text(&name));
-                return Ok(ResolvedImage { row, is_missing: matches!(unresolved, Unresolved::Missing) });
+                let is_missing = matches!(unresolved, Unresolved::Missing | Unresolved::Lost(_));
+                return Ok(ResolvedImage { row, member: None, is_missing });
             }
         };
         let mime = content_type(&member.name);
@@ -229,7 +241,7 @@ impl<'a> SampleImages<'a> {
                 Err(LocateError::Storage(error)) => return Err(error),
             }
         }
-        Ok(ResolvedImage { row, is_missing: false })
+        Ok(ResolvedImage { row, member: Some(index), is_missing: false })
     }
 
     fn locate(&mut self, index: usize, member: &Member, frame: Option<u64>) -> Result<Located, LocateError> {

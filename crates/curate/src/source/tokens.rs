@@ -3,9 +3,9 @@
 //! The invariant: a token never resolves to another sample's image. A missing or ambiguous name stays unresolved, and its row gets an error. A name
 //! is first searched in the directory of the JSON member, then from the root of the archive.
 
-use crate::archive::{Archive, Found, normal};
-use crate::locate::{ambiguous_member, missing_member};
-use shardmill_formats::tar::Member;
+use crate::archive::{Archive, Found};
+use crate::locate::{ambiguous_member, lost_member, missing_member};
+use shardmill_formats::tar::{LinkFault, Member, normal, without_compression};
 
 /// The default extensions, tried in this order after a stem.
 pub const IMAGE_EXTENSIONS: [&str; 8] = [".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif"];
@@ -43,6 +43,8 @@ fn extension(name: &str) -> &str {
 #[derive(Debug, Clone, Copy)]
 pub enum Unresolved<'a> {
     Missing,
+    /// A link has the name, and leads to no member.
+    Lost(&'a LinkFault),
     /// It may refer to either.
     Ambiguous(&'a Member, &'a Member),
     /// Two JSON members have the name of its document.
@@ -55,6 +57,7 @@ impl Unresolved<'_> {
     pub fn text(&self, token: &str) -> String {
         match self {
             Self::Missing => missing_member(token),
+            Self::Lost(fault) => lost_member(token, fault),
             Self::Ambiguous(first, second) => ambiguous_member(token, first, second),
             Self::OfOneName(first, second) => format!(
                 "ambiguous member '{token}': its document may be '{}' at byte {} or '{}' at byte {}",
@@ -84,7 +87,7 @@ impl<'a> TokenScope<'a> {
     /// [`Unresolved`], when there is none or the name is ambiguous.
     pub fn resolve(&self, token: Option<&str>, is_only: bool) -> Result<(usize, &'a Member), Unresolved<'a>> {
         match self.found(token, is_only) {
-            Found::None => Err(Unresolved::Missing),
+            Found::None => Err(token.and_then(|token| self.lost(token)).map_or(Unresolved::Missing, Unresolved::Lost)),
             Found::Several(first, second) => Err(Unresolved::Ambiguous(first, second)),
             // With two documents of the same name, the owner of the image is ambiguous too.
             Found::One(index, member) => match self.archive.find(self.json_name) {
@@ -124,6 +127,10 @@ impl<'a> TokenScope<'a> {
         }
     }
 
+    fn lost(&self, token: &str) -> Option<&'a LinkFault> {
+        self.archive.lost_link(&self.beside(token)).or_else(|| self.archive.lost_link(token))
+    }
+
     /// The member for opaque tokens.
     fn default_member(&self) -> Found<'a> {
         match self.image_member.map_or(Found::None, |name| self.named(name)) {
@@ -151,10 +158,10 @@ impl<'a> TokenScope<'a> {
     }
 }
 
-/// The file name without its directory and its last extension.
+/// The file name of a document without its directory, the ending of its compression, and its last extension.
 #[must_use]
 pub fn stem(member_name: &str) -> &str {
-    let file = member_name.rsplit('/').next().unwrap_or(member_name);
+    let file = without_compression(member_name.rsplit('/').next().unwrap_or(member_name));
     match file.rsplit_once('.') {
         Some((stem, _)) if !stem.is_empty() => stem,
         _ => file,
@@ -167,7 +174,8 @@ mod tests {
 
     #[test]
     fn stem_drops_the_last_extension_only() {
-        assert_eq!([stem("dir/a.b.json"), stem("a.json"), stem(".json"), stem("x")], ["a.b", "a", ".json", "x"]);
+        let names = ["dir/a.b.json", "a.json", ".json", "x", "a.b.JSON.gz"];
+        assert_eq!(names.map(stem), ["a.b", "a", ".json", "x", "a.b"]);
     }
 
     #[test]

@@ -10,13 +10,16 @@ use crate::locate::{LocateError, may_input_open_later};
 use crate::report::Quarantined;
 use crate::schema::{SchemaChoice, canonical_schema};
 use crate::source::columns::{Columns, Values};
-use crate::source::named_keys::{NamedKeys, no_sample};
+use crate::source::named_keys::{NamedKeys, no_sample, warn_of_unnamed};
+use crate::source::row_lists::RowLists;
 use crate::source::sample::{Draft, SampleReader};
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::source::{Emit, SplitContext, split_sources};
 use crate::{Error, Result};
 use serde_json::Value;
+use shardmill_formats::tar::Member;
 use shardmill_plan::Split;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -35,14 +38,20 @@ pub fn read_webdataset(
     for field in options.fields.iter().flatten().chain(&options.per_image_fields).chain(&options.per_text_fields) {
         columns.number(field);
     }
-    let mut drafts = Vec::new();
+    let (mut drafts, mut row_lists) = (Vec::new(), RowLists::default());
     for (file, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
         match Archive::open_with(&input.path, options.ignore_zeros, options.limit()) {
-            Ok(archive) => read_archive(&archive, file, options, &mut columns, context, &mut drafts)?,
+            Ok(archive) => {
+                let mut samples = Samples { options, columns: &mut columns, row_lists: &mut row_lists, drafts: &mut drafts };
+                samples.read(&archive, file, context)?;
+            }
             Err(error) if may_input_open_later(&error) => return Err(error.into()),
             Err(error) => context.quarantine(Quarantined::shard(&input.path, error.to_string()))?,
         }
+    }
+    for warning in row_lists.warnings() {
+        context.report.warn(warning);
     }
     // A file without samples has no columns, and must not determine the types of others.
     for field in context.filtered.iter().filter(|field| !drafts.is_empty() && options.is_passed(field)) {
@@ -51,46 +60,77 @@ pub fn read_webdataset(
     emit_drafts(split, options, choice, &columns, drafts, context, emit)
 }
 
-fn read_archive(
-    archive: &Archive,
-    file: usize,
-    options: &WebDatasetOptions,
-    columns: &mut Columns,
-    context: &mut SplitContext<'_>,
-    drafts: &mut Vec<Draft>,
-) -> Result<()> {
-    let is_located = context.is_located;
-    let mut lists = NamedKeys::of_lists(&options.keys);
-    let mut samples = 0_u64;
-    for member in archive.members.iter().filter(|member| options.keys.is_sample(member)) {
-        context.cancel.check()?;
-        samples += 1;
-        let mut reader = SampleReader { archive, options, columns, lists: &mut lists, report: context.report, is_located };
-        match reader.read(member, file) {
-            Ok(draft) => {
-                for (column, value) in draft.rows.iter().flat_map(|(_, values)| values) {
-                    columns.observe(*column, value);
+/// What the archives of a split have in common.
+struct Samples<'a> {
+    options: &'a WebDatasetOptions,
+    columns: &'a mut Columns,
+    row_lists: &'a mut RowLists,
+    drafts: &'a mut Vec<Draft>,
+}
+
+impl Samples<'_> {
+    fn read(&mut self, archive: &Archive, file: usize, context: &mut SplitContext<'_>) -> Result<()> {
+        let Self { options, columns, row_lists, drafts } = self;
+        let is_located = context.is_located;
+        let mut lists = NamedKeys::of_lists(&options.keys);
+        let documents = options.keys.documents(archive, options.limit());
+        let mut named: HashSet<usize> = documents.iter().copied().collect();
+        let mut broken = HashSet::new();
+        for member in documents.iter().filter_map(|index| archive.members.get(*index)) {
+            context.cancel.check()?;
+            let mut reader =
+                SampleReader { archive, options, columns, lists: &mut lists, row_lists, report: context.report, named: &mut named, is_located };
+            match reader.read(member, file) {
+                Ok(draft) => {
+                    for (column, value) in draft.rows.iter().flat_map(|(_, values)| values) {
+                        columns.observe(*column, value);
+                    }
+                    drafts.push(draft);
                 }
-                drafts.push(draft);
-            }
-            Err(LocateError::Storage(error)) => return Err(error.into()),
-            Err(LocateError::Row(reason)) => {
-                let (name, offset) = (Some(member.name.clone()), Some(member.offset));
-                context.quarantine(Quarantined { member: name, offset, ..Quarantined::part(&archive.path, reason) })?;
+                Err(LocateError::Storage(error)) => return Err(error.into()),
+                Err(LocateError::Row(reason)) => {
+                    broken.extend(options.keys.stem_of(member));
+                    context.quarantine(of_member(archive, member, reason))?;
+                }
             }
         }
+        quarantine_damage(archive, options, context)?;
+        for warning in lists.warnings() {
+            context.report.warn(warning);
+        }
+        if archive.damage.is_some() || archive.members.is_empty() {
+            return Ok(());
+        }
+        if documents.is_empty() {
+            return context.quarantine(Quarantined::shard(&archive.path, no_sample(&archive.members, &options.keys)));
+        }
+        // The images of a quarantined document went with it.
+        let is_of_broken = |name: &str| name.match_indices('.').any(|(dot, _)| name.get(..dot).is_some_and(|stem| broken.contains(stem)));
+        let unnamed = archive.members.iter().enumerate().filter(|(index, _)| !named.contains(index)).map(|(_, member)| member);
+        let unnamed = unnamed.filter(|member| broken.is_empty() || !is_of_broken(&member.name));
+        warn_of_unnamed(unnamed, &options.keys, context.report);
+        Ok(())
     }
+}
+
+/// Reports what cannot be read of an archive, and links that lead nowhere: those that are documents are quarantined.
+fn quarantine_damage(archive: &Archive, options: &WebDatasetOptions, context: &mut SplitContext<'_>) -> Result<()> {
     for (damage, is_shard) in archive.unreadable.iter().map(|damage| (damage, false)).chain(archive.damage.iter().map(|damage| (damage, true))) {
         let (member, offset) = (damage.member.clone(), Some(damage.offset));
         context.quarantine(Quarantined { member, offset, is_shard, ..Quarantined::part(&archive.path, &damage.reason) })?;
     }
-    for warning in lists.warnings() {
-        context.report.warn(warning);
-    }
-    if samples == 0 && !archive.members.is_empty() && archive.damage.is_none() {
-        context.quarantine(Quarantined::shard(&archive.path, no_sample(&archive.members, &options.keys)))?;
+    for (member, fault) in archive.lost.values() {
+        if options.keys.stem_of(member).is_some() {
+            context.quarantine(of_member(archive, member, fault.to_string()))?;
+        } else {
+            context.report.warn("a link that leads to no file of its archive");
+        }
     }
     Ok(())
+}
+
+fn of_member(archive: &Archive, member: &Member, reason: String) -> Quarantined {
+    Quarantined { member: Some(member.name.clone()), offset: Some(member.offset), ..Quarantined::part(&archive.path, reason) }
 }
 
 fn emit_drafts(

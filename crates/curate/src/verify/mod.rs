@@ -19,7 +19,6 @@ use crate::file_format::FileFormat;
 use crate::image_header::{Depth, ImageBytes, ImageHeader};
 use crate::source::keys::{SampleKeys, read_object};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use shardmill_engine::{Cancel, Run, run_in_order};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_load::Format;
@@ -133,14 +132,13 @@ fn is_plain_webdataset(path: &str, options: &VerifyOptions) -> bool {
     }
     let Ok(archive) = Archive::open(path) else { return false };
     if archive.members.is_empty() {
-        // Documents are not read from this compression, so it must be a data set.
+        // Nothing is read from this compression; the reader of rows says so.
         return archive.is_compressed && archive.damage.is_some();
     }
-    let samples = archive.members.iter().filter(|member| options.keys.is_sample(member)).take(SAMPLES_ASKED);
+    let samples = options.keys.documents(&archive, DecodeLimit::default()).into_iter().take(SAMPLES_ASKED);
+    let samples = samples.filter_map(|index| archive.members.get(index));
     let objects: Vec<_> = samples.map(|member| read_object(&archive, member, DecodeLimit::default()).ok()).collect();
-    let is_document =
-        |object: &Map<String, Value>| [&options.keys.texts_field, &options.keys.images_field].iter().any(|key| object.contains_key(*key));
-    objects.is_empty() || objects.iter().any(Option::is_some) && !objects.iter().flatten().any(is_document)
+    objects.is_empty() || objects.iter().any(Option::is_some) && !objects.iter().flatten().any(|object| options.keys.has_lists(object))
 }
 
 /// Checks one image and returns the number of its pages; `place` adds the position to a problem.

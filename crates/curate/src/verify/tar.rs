@@ -40,12 +40,10 @@ pub(super) fn verify_tar(path: &str, options: &VerifyOptions, cancel: &Cancel, c
 
 /// Whether a sample has one of the lists of an interleaved document.
 fn has_document(archive: &Archive, options: &VerifyOptions, cancel: &Cancel) -> Result<bool> {
-    let keys = &options.keys;
-    for member in archive.members.iter().filter(|member| keys.is_sample(member)) {
+    for index in options.keys.documents(archive, DecodeLimit::default()) {
         cancel.check()?;
-        if read_object(archive, member, DecodeLimit::default())
-            .is_ok_and(|object| [&keys.texts_field, &keys.images_field].iter().any(|key| object.contains_key(*key)))
-        {
+        let object = archive.members.get(index).map(|member| read_object(archive, member, DecodeLimit::default()));
+        if object.is_some_and(|object| object.is_ok_and(|object| options.keys.has_lists(&object))) {
             return Ok(true);
         }
     }
@@ -81,6 +79,8 @@ struct TarCheck<'a> {
     archive: &'a Archive,
     options: &'a VerifyOptions,
     check: &'a mut FileCheck,
+    /// Indices of the documents.
+    documents: Vec<usize>,
     is_written: bool,
     named: NamedKeys,
     /// How many entries name each member, and its pages once it was checked.
@@ -102,9 +102,10 @@ impl<'a> TarCheck<'a> {
     fn new(archive: &'a Archive, options: &'a VerifyOptions, check: &'a mut FileCheck) -> Self {
         let named = NamedKeys::of_samples(&options.keys);
         let (uses, pages, ids, broken) = (HashMap::new(), HashMap::new(), HashSet::new(), Vec::new());
-        let mut tar = Self { archive, options, check, is_written: false, named, uses, pages, ids, broken };
+        let documents = options.keys.documents(archive, DecodeLimit::default());
+        let mut tar = Self { archive, options, check, documents, is_written: false, named, uses, pages, ids, broken };
         tar.is_written = match options.layout {
-            Layout::Auto => tar.samples().take(SAMPLES_ASKED).any(|member| {
+            Layout::Auto => tar.samples().into_iter().take(SAMPLES_ASKED).any(|member| {
                 read_object(archive, member, DecodeLimit::default())
                     .is_ok_and(|object| object.keys().zip(WRITTEN_KEYS).filter(|(key, written)| key == written).count() == 3)
             }),
@@ -114,9 +115,8 @@ impl<'a> TarCheck<'a> {
         tar
     }
 
-    fn samples(&self) -> impl Iterator<Item = &'a Member> + use<'a> {
-        let (archive, options) = (self.archive, self.options);
-        archive.members.iter().filter(|member| options.keys.is_sample(member))
+    fn samples(&self) -> Vec<&'a Member> {
+        self.documents.iter().filter_map(|index| self.archive.members.get(*index)).collect()
     }
 
     fn run(mut self, cancel: &Cancel) -> Result<()> {
@@ -279,11 +279,17 @@ impl<'a> TarCheck<'a> {
         if self.check.samples == 0 && !self.archive.members.is_empty() {
             self.check.report(Problem::new(Rule::Structure, no_sample(&self.archive.members, &self.options.keys)));
         }
-        self.named.pass(self.archive.members.len() - self.samples().count());
+        self.named.pass(self.archive.members.len() - self.documents.len());
         for absent in self.named.absent().collect::<Vec<_>>() {
             self.check.report(Problem::new(Rule::Structure, absent.to_string()));
         }
-        for (index, member) in self.archive.members.iter().enumerate().filter(|(_, member)| !self.options.keys.is_sample(member)) {
+        for (member, fault) in self.archive.lost.values() {
+            self.check.report(Problem::new(Rule::Structure, fault.to_string()).at_member(&member.name, member.offset));
+        }
+        for (index, member) in self.archive.members.iter().enumerate() {
+            if self.documents.binary_search(&index).is_ok() {
+                continue;
+            }
             let uses = self.uses.get(&index).copied().unwrap_or_default();
             self.check.unreferenced_members += u64::from(uses == 0);
             let is_of_broken = self.broken.iter().any(|sample| member.name.strip_prefix(sample).is_some_and(|rest| rest.starts_with('.')));

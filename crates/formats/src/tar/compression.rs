@@ -32,6 +32,8 @@ pub fn sniff_compression(prefix: &[u8]) -> Compression {
     match prefix {
         [0x1f, 0x8b, 8, ..] => Compression::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+        // `pzstd` begins with a skippable frame.
+        [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
         // A member may be named `BZh9…`: the magic of the first block, or of the end, must follow.
         [b'B', b'Z', b'h', b'1'..=b'9', rest @ ..] if rest.starts_with(b"1AY&SY") || rest.starts_with(b"\x17\x72\x45\x38\x50\x90") => {

@@ -4,6 +4,8 @@
 
 use std::io;
 
+use super::Compression;
+
 /// Why an archive, or one member of it, cannot be read.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -41,20 +43,24 @@ pub enum TarError {
     WrongRange { offset: u64, needed: u64, found: u64 },
 
     /// The compressed stream ends early. Its checksum is missing, so the `inflated` bytes are not verified.
-    #[error("Gzip stream ends early, after `{inflated}` decompressed bytes")]
-    TruncatedGzip { inflated: u64 },
+    #[error("The {compression} stream ends early, after `{inflated}` decompressed bytes")]
+    TruncatedStream { compression: Compression, inflated: u64 },
 
     /// The compressed stream is damaged. Damage is often detected late, so the last of the `inflated` bytes may be wrong.
-    #[error("Gzip stream is damaged after `{inflated}` decompressed bytes: {detail}")]
-    BadGzip { inflated: u64, detail: String },
+    #[error("The {compression} stream is damaged after `{inflated}` decompressed bytes: {detail}")]
+    BadStream { compression: Compression, inflated: u64, detail: String },
 
     /// The compressed bytes could not be read.
-    #[error("Failed to read the gzip stream after `{inflated}` decompressed bytes")]
-    ReadGzip { inflated: u64, source: io::Error },
+    #[error("Failed to read the {compression} stream after `{inflated}` decompressed bytes")]
+    ReadStream { compression: Compression, inflated: u64, source: io::Error },
 
     /// The decompressed bytes could not be written.
     #[error("Failed to write after `{inflated}` decompressed bytes")]
     WriteInflated { inflated: u64, source: io::Error },
+
+    /// A compression that is recognized but not read.
+    #[error("The stream is compressed by {compression}, which cannot be read")]
+    Compression { compression: Compression },
 }
 
 impl TarError {

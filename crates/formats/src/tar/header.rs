@@ -9,6 +9,7 @@ const NAME: (usize, usize) = (0, 100);
 const SIZE: (usize, usize) = (124, 12);
 const CHECKSUM: (usize, usize) = (148, 8);
 const TYPE: usize = 156;
+const LINK_NAME: (usize, usize) = (157, 100);
 const MAGIC: (usize, usize) = (257, 6);
 const PREFIX: (usize, usize) = (345, 155);
 const SPARSE_GOES_ON: usize = 482;
@@ -25,8 +26,12 @@ pub(super) enum Kind {
     GlobalPax,
     Sparse,
     Continuation,
-    /// Links, devices, directories, FIFOs: no payload follows, regardless of their size field.
-    WithoutPayload,
+    /// No payload follows a link, a directory or a device, regardless of its size field.
+    HardLink,
+    SymbolicLink,
+    Directory,
+    /// Devices and FIFOs.
+    Device,
     Other,
 }
 
@@ -34,6 +39,12 @@ pub(super) struct Header<'a> {
     pub(super) kind: Kind,
     pub(super) size: u64,
     block: &'a [u8; BLOCK_LEN],
+}
+
+impl Kind {
+    pub(super) fn has_payload(self) -> bool {
+        !matches!(self, Self::HardLink | Self::SymbolicLink | Self::Directory | Self::Device)
+    }
 }
 
 impl<'a> Header<'a> {
@@ -51,11 +62,14 @@ impl<'a> Header<'a> {
             b'g' => Kind::GlobalPax,
             b'S' => Kind::Sparse,
             b'M' => Kind::Continuation,
-            b'1'..=b'6' => Kind::WithoutPayload,
+            b'1' => Kind::HardLink,
+            b'2' => Kind::SymbolicLink,
+            b'5' => Kind::Directory,
+            b'3' | b'4' | b'6' => Kind::Device,
             _ => Kind::Other,
         };
         let size = match kind {
-            Kind::WithoutPayload => 0,
+            kind if !kind.has_payload() => 0,
             _ => number(field(block, SIZE)).ok_or(Fault::Size)?,
         };
         Ok(Self { kind, size, block })
@@ -70,6 +84,11 @@ impl<'a> Header<'a> {
             return name.to_vec();
         }
         [prefix, b"/", name].concat()
+    }
+
+    /// What a link leads to, as stored.
+    pub(super) fn link_name(&self) -> Vec<u8> {
+        until_nul(field(self.block, LINK_NAME)).to_vec()
     }
 
     /// Whether blocks with the rest of the sparse map follow; they are not part of the size.

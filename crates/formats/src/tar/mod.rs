@@ -22,6 +22,8 @@ mod entry;
 mod error;
 mod header;
 mod inflate;
+mod links;
+mod names;
 mod pax;
 mod sample_encoder;
 pub mod samples;
@@ -33,8 +35,10 @@ mod write;
 pub use compression::{Compression, sniff_compression};
 pub use error::{Fault, Reason, TarError};
 pub use inflate::inflate;
+pub use links::{LinkFault, Links, Target};
+pub use names::{Role, documents, normal, role, without_compression};
 pub use sample_encoder::{SampleEncoder, Unwritable, extension_problem};
-pub use walk::{ArchiveEnd, MAX_EXTENSION_LEN, Member, Walk};
+pub use walk::{ArchiveEnd, Entry, Link, MAX_EXTENSION_LEN, Member, Walk};
 pub use write::{END_OF_ARCHIVE, MemberStamp, StampedHeaders, end_of_archive, end_of_archive_len, member_header, padding};
 
 /// Headers, payloads and padding come in blocks of this many bytes.

@@ -6,6 +6,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Records {
     pub(super) path: Option<Vec<u8>>,
+    pub(super) link_path: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
     pub(super) is_sparse: bool,
     pub(super) sparse_name: Option<Vec<u8>>,
@@ -33,6 +34,7 @@ impl Records {
     /// Overrides these records with those of a later header.
     pub(super) fn update(&mut self, later: Self) {
         self.path = later.path.or(self.path.take());
+        self.link_path = later.link_path.or(self.link_path.take());
         self.size = later.size.or(self.size);
         self.is_sparse |= later.is_sparse;
         self.sparse_name = later.sparse_name.or(self.sparse_name.take());
@@ -43,6 +45,7 @@ impl Records {
         match keyword {
             b"path" if value.is_empty() => return None,
             b"path" => self.path = Some(value.to_vec()),
+            b"linkpath" => self.link_path = Some(value.to_vec()),
             b"size" => self.size = Some(decimal(value)?),
             _ if keyword.starts_with(b"GNU.sparse.") => {
                 self.is_sparse = true;

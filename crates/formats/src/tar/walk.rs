@@ -6,7 +6,7 @@
 use std::mem;
 use std::ops::Range;
 
-use super::entry::{Entry, Extensions, Verdict};
+use super::entry::{Described, Extensions, Verdict};
 use super::error::{Fault, Reason, TarError};
 use super::header::{Header, Kind, sparse_block_goes_on, until_nul};
 use super::pax::Records;
@@ -24,6 +24,36 @@ pub struct Member {
     pub header_offset: u64,
     pub offset: u64,
     pub size: u64,
+}
+
+/// What a header of the archive describes. Devices are skipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    File(Member),
+    Link(Link),
+    /// Its name, which may end with a slash.
+    Directory(String),
+}
+
+impl Entry {
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::File(member) => &member.name,
+            Self::Link(link) => &link.member.name,
+            Self::Directory(name) => name,
+        }
+    }
+}
+
+/// A name for another entry; [`Links`](super::Links) finds the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Without a payload of its own.
+    pub member: Member,
+    /// For a hard link the name of an earlier entry, for a symbolic link a path from its directory.
+    pub target: String,
+    pub is_symbolic: bool,
 }
 
 /// How an archive ends. Only [`ArchiveEnd::Marked`] proves that no member is missing: the others look like the end of a smaller archive.
@@ -62,7 +92,7 @@ impl ArchiveEnd {
 
 /// Walks the headers of an archive of known length; payloads are skipped, never read.
 ///
-/// Members are regular files only; links, devices and directories are skipped. Names are returned unchanged, including a leading `./`; a file whose
+/// Names are returned unchanged, including a leading `./`; a file whose
 /// name is not UTF-8 or that is stored sparse is an error that does not end the walk. If several headers name a file, the PAX `path` of the file
 /// takes precedence, as in GNU tar, then the GNU long name, the global `path` and the header block. Like GNU tar and Python's `tarfile`, the walk
 /// returns no member after the first block of zeros, unless it [reads on](Walk::reading_on); bytes after the zeros are read up to the first one that
@@ -87,6 +117,9 @@ pub struct Walk {
 enum Step {
     Header,
     LongName {
+        len: u64,
+    },
+    LongLink {
         len: u64,
     },
     Pax {
@@ -135,7 +168,7 @@ impl Walk {
         let len = match self.step {
             Step::Header | Step::SparseMap(_) => BLOCK.min(self.archive_len - self.position),
             Step::Zeros => ZEROS_AT_ONCE.min(self.archive_len - self.position),
-            Step::LongName { len } | Step::Pax { len } | Step::GlobalPax { len } => len,
+            Step::LongName { len } | Step::LongLink { len } | Step::Pax { len } | Step::GlobalPax { len } => len,
             Step::End => return None,
         };
         Some(self.position..self.position + len)
@@ -146,12 +179,12 @@ impl Walk {
         self.end
     }
 
-    /// Consumes the bytes of the range that `needs` returned, and may return the next member.
+    /// Consumes the bytes of the range that `needs` returned, and may return the next entry.
     ///
     /// # Errors
     ///
     /// Damage ends the walk. An unreadable member ([`TarError::ends_walk`] is false) does not: `needs` then returns the range after it.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Member>, TarError> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Entry>, TarError> {
         let found = bytes.len() as u64;
         let (offset, needed) = match self.needs() {
             Some(range) => (range.start, range.end - range.start),
@@ -164,13 +197,11 @@ impl Walk {
         match step {
             Step::Header => self.take_header(bytes),
             Step::LongName { len } => {
-                let name = until_nul(bytes);
-                let rest = bytes.get(name.len()..).unwrap_or_default();
-                // A name ends with one NUL. Zeros from a block's start on, or before other bytes, come from an overwritten block.
-                if rest.iter().any(|&byte| byte != 0) || rest.len() > 1 && name.len().is_multiple_of(BLOCK_LEN) {
-                    return Err(TarError::BadRecord { offset: self.position + name.len() as u64 });
-                }
-                self.pending.long_name = Some(name.to_vec());
+                self.pending.long_name = Some(self.long_name(bytes)?);
+                self.leave_extension(len)
+            }
+            Step::LongLink { len } => {
+                self.pending.long_link = Some(self.long_name(bytes)?);
                 self.leave_extension(len)
             }
             Step::Pax { len } => {
@@ -210,7 +241,7 @@ impl Walk {
                 self.take_header(rest)?;
             }
             Step::Zeros => self.take_zeros(rest),
-            Step::LongName { len } | Step::Pax { len } | Step::GlobalPax { len } => {
+            Step::LongName { len } | Step::LongLink { len } | Step::Pax { len } | Step::GlobalPax { len } => {
                 return Err(self.truncated(self.pending.name(), self.position, len));
             }
             Step::SparseMap(member) => return Err(self.truncated(Some(member.name), self.position, BLOCK)),
@@ -219,7 +250,7 @@ impl Walk {
         Ok(self.end.unwrap_or(ArchiveEnd::Missing { offset: archive_len }))
     }
 
-    fn take_header(&mut self, bytes: &[u8]) -> Result<Option<Member>, TarError> {
+    fn take_header(&mut self, bytes: &[u8]) -> Result<Option<Entry>, TarError> {
         let Ok(block) = <&[u8; BLOCK_LEN]>::try_from(bytes) else {
             return self.take_short_block(bytes);
         };
@@ -244,7 +275,7 @@ impl Walk {
     }
 
     /// The archive ends inside of a header.
-    fn take_short_block(&mut self, bytes: &[u8]) -> Result<Option<Member>, TarError> {
+    fn take_short_block(&mut self, bytes: &[u8]) -> Result<Option<Entry>, TarError> {
         if self.position == 0 {
             return Err(self.not_tar());
         }
@@ -288,12 +319,12 @@ impl Walk {
         self.end.get_or_insert(end);
     }
 
-    fn enter_extension(&mut self, header: &Header<'_>) -> Result<Option<Member>, TarError> {
+    fn enter_extension(&mut self, header: &Header<'_>) -> Result<Option<Entry>, TarError> {
         let offset = self.position;
         let len = header.size;
         let is_repeated = match header.kind {
             Kind::LongName => self.pending.long_name.is_some(),
-            Kind::LongLink => self.pending.has_long_link,
+            Kind::LongLink => self.pending.long_link.is_some(),
             Kind::Pax => self.pending.records.is_some(),
             _ => false,
         };
@@ -314,16 +345,24 @@ impl Walk {
             Kind::LongName => Step::LongName { len },
             Kind::Pax => Step::Pax { len },
             Kind::GlobalPax => Step::GlobalPax { len },
-            _ => {
-                self.pending.has_long_link = true;
-                return self.leave_extension(len);
-            }
+            _ => Step::LongLink { len },
         };
         // Callers should not have to read an empty range.
         if len == 0 { self.push(&[]) } else { Ok(None) }
     }
 
-    fn leave_extension(&mut self, len: u64) -> Result<Option<Member>, TarError> {
+    /// The body of a GNU extension: a name that ends with one NUL.
+    fn long_name(&self, bytes: &[u8]) -> Result<Vec<u8>, TarError> {
+        let name = until_nul(bytes);
+        let rest = bytes.get(name.len()..).unwrap_or_default();
+        // Zeros from a block's start on, or before other bytes, come from an overwritten block.
+        if rest.iter().any(|&byte| byte != 0) || rest.len() > 1 && name.len().is_multiple_of(BLOCK_LEN) {
+            return Err(TarError::BadRecord { offset: self.position + name.len() as u64 });
+        }
+        Ok(name.to_vec())
+    }
+
+    fn leave_extension(&mut self, len: u64) -> Result<Option<Entry>, TarError> {
         self.go_behind(len);
         if self.pending.header_offset.is_some() && matches!(self.step, Step::End) {
             self.end = None;
@@ -332,22 +371,18 @@ impl Walk {
         Ok(None)
     }
 
-    fn take_entry(&mut self, header: &Header<'_>) -> Result<Option<Member>, TarError> {
+    fn take_entry(&mut self, header: &Header<'_>) -> Result<Option<Entry>, TarError> {
         let extensions = mem::take(&mut self.pending);
-        let Entry { member, verdict } = extensions.describe(header, &self.globals, self.position);
+        let described = extensions.describe(header, &self.globals, self.position);
         self.position += BLOCK;
-        if matches!(verdict, Verdict::SparseMap) {
+        if let Described { member, verdict: Verdict::SparseMap } = described {
             return self.want_sparse_block(member);
         }
-        self.skip(&member)?;
-        match verdict {
-            Verdict::Offer => Ok(Some(member)),
-            Verdict::Refuse(reason) => Err(unreadable(member, reason)),
-            Verdict::PassOver | Verdict::SparseMap => Ok(None),
-        }
+        self.skip(&described.member)?;
+        described.offered().map_err(|(member, reason)| unreadable(member, reason))
     }
 
-    fn want_sparse_block(&mut self, member: Member) -> Result<Option<Member>, TarError> {
+    fn want_sparse_block(&mut self, member: Member) -> Result<Option<Entry>, TarError> {
         if self.archive_len - self.position < BLOCK {
             return Err(self.truncated(Some(member.name), self.position, BLOCK));
         }
@@ -355,7 +390,7 @@ impl Walk {
         Ok(None)
     }
 
-    fn take_sparse_block(&mut self, mut member: Member, block: &[u8]) -> Result<Option<Member>, TarError> {
+    fn take_sparse_block(&mut self, mut member: Member, block: &[u8]) -> Result<Option<Entry>, TarError> {
         self.position += BLOCK;
         if sparse_block_goes_on(block) {
             return self.want_sparse_block(member);

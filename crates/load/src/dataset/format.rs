@@ -5,6 +5,9 @@ use shardmill_formats::mds::Compression;
 use shardmill_formats::signature::{SIGNATURE_BYTES, Signature};
 use shardmill_storage::{RangeRead, store_of};
 
+/// Names of archives; those whose compression is not read are refused when they are opened, not left out.
+const TAR_EXTENSIONS: [&str; 10] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz"];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     Parquet,
@@ -50,7 +53,7 @@ impl Format {
     #[must_use]
     pub fn of(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next()?.to_ascii_lowercase();
-        if [".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|extension| name.ends_with(extension)) {
+        if TAR_EXTENSIONS.iter().any(|extension| name.ends_with(extension)) {
             return Some(Self::WebDataset);
         }
         let packed = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst"));

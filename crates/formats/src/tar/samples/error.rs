@@ -1,10 +1,9 @@
 //! Errors of archives of samples.
 
 use crate::limit::TooLarge;
-use crate::tar::{ArchiveEnd, Compression, TarError};
+use crate::tar::{ArchiveEnd, Compression, LinkFault, TarError};
 use arrow_schema::ArrowError;
 use shardmill_storage::Error as StorageError;
-use std::io;
 
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +17,6 @@ pub enum Error {
     NoEnd { path: String, end: ArchiveEnd },
     #[error("`{path}` is compressed by {compression}, which cannot be read")]
     Compression { path: String, compression: Compression },
-    /// A Zstandard stream that is damaged, or ends early.
-    #[error("`{path}` cannot be decompressed after {decompressed} bytes: {source}")]
-    Decompress { path: String, decompressed: u64, source: io::Error },
     /// Two members of a sample belong to the same column.
     #[error("Member `{member}` of `{path}`, at byte {offset}, repeats the extension `{extension}` of its sample{}", earlier(.first))]
     RepeatedExtension { path: String, member: String, offset: u64, extension: String, first: Option<u64> },
@@ -29,6 +25,9 @@ pub enum Error {
         "Member `{member}` of `{path}`, at byte {offset}, belongs to the sample `{key}` at byte {first}, and members of other samples lie between them"
     )]
     TornSample { path: String, member: String, offset: u64, key: String, first: u64 },
+    /// The link is the value of a sample, and leads to no file of the archive.
+    #[error("Member `{member}` of `{path}`, at byte {offset}, cannot be read: {fault}")]
+    Link { path: String, member: String, offset: u64, fault: LinkFault },
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
     #[error("Member `{member}` of `{path}`, at byte {offset}, has {size} bytes, too many for a value")]
@@ -54,13 +53,14 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Storage(error) => error.hint(),
-            Self::Archive { .. } | Self::Decompress { .. } => Some(
+            Self::Archive { .. } => Some(
                 "fetch or write the file again; `shardmill verify` lists all faults, and errors=sm.ErrorPolicy(files=\"skip\") leaves such files out",
             ),
             Self::NoEnd { end: ArchiveEnd::Followed { .. }, .. } => Some(
                 "ignore_zeros=True of sm.Dataset (--ignore-zeros) reads archives that were joined to their last member, as `tar -i`; else fetch or write the file again, or leave it out by errors=sm.ErrorPolicy(files=\"skip\")",
             ),
             Self::TooLarge(_) => Some(TooLarge::HINT),
+            Self::Link { .. } => Some(LinkFault::HINT),
             Self::NoEnd { .. } => Some(
                 "fetch or write the file again, or leave it out by errors=sm.ErrorPolicy(files=\"skip\"); if you know that nothing is missing, `truncate -s +1024 FILE` adds the end",
             ),

@@ -65,8 +65,10 @@ impl WebDatasetFile {
         }
         let is_everywhere: Vec<bool> = counts.iter().map(|count| *count == index.len()).collect();
         let samples = match compression {
-            // The span includes the headers between members.
-            Compression::None => runs_of(index.len(), |samples| span(&index, samples) <= block_bytes),
+            Compression::None => {
+                let linked = index.linked_before();
+                runs_of(index.len(), |samples| weight(&index, &linked, &samples) <= block_bytes)
+            }
             _ => std::iter::once(0..index.len()).filter(|all| !all.is_empty()).collect(),
         };
         let mut file = Self {
@@ -85,7 +87,7 @@ impl WebDatasetFile {
     }
 
     fn block(&self, samples: Range<usize>, all: &[usize]) -> Block {
-        let stored_bytes = if self.compression == Compression::None { span(&self.index, samples.clone()) } else { self.object.size() };
+        let stored_bytes = if self.compression == Compression::None { self.index.span(&samples) } else { self.object.size() };
         Block { rows: samples.len() as u64, decoded_bytes: self.decoded(samples, all), stored_bytes }
     }
 
@@ -121,8 +123,12 @@ impl WebDatasetFile {
         let mut reading = Reading::new(self.object.gap_bytes());
         let mut wanted_bytes = 0_u64;
         for (row, sample) in samples.iter().enumerate() {
-            for part in self.index.parts_of(*sample) {
+            for (number, part) in self.index.parts_of(*sample).iter().enumerate() {
                 let Ok(place) = distinct.binary_search(&(part.extension + 1)) else { continue };
+                if let Some((offset, fault)) = self.index.fault(*sample, number) {
+                    let (path, member) = (self.object.path().to_owned(), self.index.name(*sample, part));
+                    return Err(Error::Link { path, member, offset, fault: fault.clone() });
+                }
                 let member = || format!("member `{}`, byte {}", self.index.name(*sample, part), part.offset);
                 self.limit.check(self.object.path(), part.size, "a member has", member)?;
                 if part.size > MAX_VALUE_BYTES {
@@ -137,6 +143,8 @@ impl WebDatasetFile {
         }
         // All samples of a compressed archive are one block.
         if wanted_bytes > self.limit.of_stored(self.object.size()) {
+            // Links may lead to the same bytes, which are read once.
+            let wanted_bytes = reading.distinct_bytes();
             self.limit.check(self.object.path(), wanted_bytes, "the members that are read together have", || "all samples".to_owned())?;
         }
         let payload = reading.read(self.object.as_ref(), self.compression)?;
@@ -154,11 +162,10 @@ impl WebDatasetFile {
     }
 }
 
-/// Bytes from the first member of some samples to the end of their last.
-fn span(index: &Index, samples: Range<usize>) -> u64 {
-    let first = index.parts_of(samples.start).first().map_or(0, |part| part.offset);
-    let last = samples.end.checked_sub(1).and_then(|last| index.parts_of(last).last());
-    last.map_or(0, |part| part.offset.saturating_add(part.size)).saturating_sub(first)
+/// Bytes of the archive that some samples take, with the headers between them, and the bytes that their links lead to.
+fn weight(index: &Index, linked: &[u64], samples: &Range<usize>) -> u64 {
+    let before = |sample: usize| linked.get(sample).copied().unwrap_or_default();
+    index.span(samples).saturating_add(before(samples.end).saturating_sub(before(samples.start)))
 }
 
 impl TableFile for WebDatasetFile {

@@ -5,17 +5,17 @@
 use super::Error;
 use super::key::{is_meta, split};
 use crate::limit::DecodeLimit;
-use crate::tar::{ArchiveEnd, Member, TarError, Walk};
+use crate::tar::{ArchiveEnd, Entry, LinkFault, Links, Member, Role, TarError, Target, Walk, role};
 use arrow_buffer::Buffer;
 use shardmill_storage::RangeRead;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Maximal number of bytes that a walk reads together when headers are close to each other.
 const MAX_WINDOW_BYTES: u64 = 256 << 10;
 
-/// One member of a sample.
+/// One member of a sample; of a link the file that it leads to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     /// Index in [`Index::extensions`].
@@ -32,7 +32,17 @@ pub(super) struct Index {
     /// For each sample, the end of its key in `keys`, and of its parts in `parts`.
     ends: Vec<(usize, usize)>,
     keys: Buffer,
+    /// Parts that are links, by their number.
+    links: BTreeMap<usize, LinkPart>,
     pub(super) digest: u128,
+}
+
+/// A part whose bytes are not at its own place in the archive.
+#[derive(Debug)]
+struct LinkPart {
+    /// Where its bytes would be.
+    place: u64,
+    fault: Option<LinkFault>,
 }
 
 impl Index {
@@ -41,9 +51,36 @@ impl Index {
     }
 
     pub(super) fn parts_of(&self, sample: usize) -> &[Part] {
-        let start = sample.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
-        let end = self.ends.get(sample).map_or(start, |(_, end)| *end);
-        self.parts.get(start..end).unwrap_or_default()
+        self.parts.get(part_range(&self.ends, sample)).unwrap_or_default()
+    }
+
+    /// Why a part cannot be read, with the offset of its link.
+    pub(super) fn fault(&self, sample: usize, part: usize) -> Option<(u64, &LinkFault)> {
+        let link = self.links.get(&(part_range(&self.ends, sample).start + part))?;
+        link.fault.as_ref().map(|fault| (link.place, fault))
+    }
+
+    /// Bytes of the archive from the first part of some samples to the end of their last, links at their own places.
+    pub(super) fn span(&self, samples: &Range<usize>) -> u64 {
+        let parts = part_range(&self.ends, samples.start).start..part_range(&self.ends, samples.end.saturating_sub(1)).end;
+        let place = |number: usize| match self.links.get(&number) {
+            Some(link) => link.place..link.place,
+            None => self.parts.get(number).map_or(0..0, |part| part.offset..part.offset.saturating_add(part.size)),
+        };
+        parts.end.checked_sub(1).map_or(0, |last| place(last).end.saturating_sub(place(parts.start).start))
+    }
+
+    /// For each sample, the bytes that links lead to in all samples before it; empty if there are no links.
+    pub(super) fn linked_before(&self) -> Vec<u64> {
+        if self.links.is_empty() {
+            return Vec::new();
+        }
+        let mut before = vec![0_u64];
+        for sample in 0..self.len() {
+            let sizes = self.links.range(part_range(&self.ends, sample)).filter_map(|(number, _)| Some(self.parts.get(*number)?.size));
+            before.push(sizes.fold(before.last().copied().unwrap_or_default(), u64::saturating_add));
+        }
+        before
     }
 
     /// Range in [`Index::keys`] of the keys from the first to the last sample.
@@ -75,6 +112,9 @@ pub(super) struct Grouping {
     keys: Vec<u8>,
     /// The last sample of each key, by the hash of the key.
     samples: HashMap<u128, usize>,
+    /// All names of the archive, and the parts that wait for the end to find their files.
+    names: Links,
+    links: Vec<(usize, Target)>,
     /// The earlier sample with the same key as the open one, and the first member of the open one: until both have a member with the same extension.
     torn: Option<(usize, Member)>,
     hash: Xxh3,
@@ -85,12 +125,25 @@ impl Grouping {
     /// `limit` bounds the memory for the members.
     pub(super) fn new(path: &str, limit: DecodeLimit) -> Self {
         let (numbers, parts, ends, keys, samples) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new(), HashMap::new());
-        Self { path: path.to_owned(), numbers, parts, ends, keys, samples, torn: None, hash: Xxh3::new(), limit }
+        let (names, links, hash) = (Links::default(), Vec::new(), Xxh3::new());
+        Self { path: path.to_owned(), numbers, parts, ends, keys, samples, names, links, torn: None, hash, limit }
     }
 
-    /// Adds the next member.
-    pub(super) fn add(&mut self, member: &Member) -> Result<(), Error> {
-        if is_meta(&member.name) {
+    /// Adds the next entry.
+    fn add(&mut self, entry: &Entry) -> Result<(), Error> {
+        let Some(target) = self.names.note(entry) else { return Ok(()) };
+        let kept = self.parts.len() * size_of::<Part>() + self.ends.len() * size_of::<(usize, usize)>() + self.keys.len();
+        let kept = self.names.bytes().saturating_add(kept as u64);
+        self.limit.check(&self.path, kept, "the names of its members take", || format!("`{}`", entry.name()))?;
+        match entry {
+            Entry::File(member) => self.add_member(member, None),
+            Entry::Link(link) => self.add_member(&link.member, Some((&link.target, target))),
+            Entry::Directory(_) => Ok(()),
+        }
+    }
+
+    fn add_member(&mut self, member: &Member, link: Option<(&str, Target)>) -> Result<(), Error> {
+        if is_meta(&member.name) || role(&member.name, &[]) == Role::Foreign {
             return Ok(());
         }
         let Some((key, extension)) = split(&member.name) else { return Ok(()) };
@@ -98,6 +151,9 @@ impl Grouping {
             self.hash.update(&word.to_le_bytes());
         }
         self.hash.update(member.name.as_bytes());
+        if let Some((target, _)) = &link {
+            self.hash.update(target.as_bytes());
+        }
         if self.open_key() != Some(key.as_bytes()) {
             self.close()?;
             let earlier = self.samples.insert(xxh3_128(key.as_bytes()), self.ends.len());
@@ -105,8 +161,6 @@ impl Grouping {
             self.keys.extend_from_slice(key.as_bytes());
             self.ends.push((self.keys.len(), self.parts.len()));
         }
-        let kept = self.parts.len() * size_of::<Part>() + self.ends.len() * size_of::<(usize, usize)>() + self.keys.len();
-        self.limit.check(&self.path, kept as u64, "the names of its members take", || format!("byte {}", member.offset))?;
         let extension = extension.to_lowercase();
         let known = self.numbers.len();
         let number = *self.numbers.entry(extension.clone()).or_insert(known);
@@ -118,6 +172,7 @@ impl Grouping {
         if self.torn.as_ref().is_some_and(|(earlier, _)| self.parts_of(*earlier).iter().any(|part| part.extension == number)) {
             self.torn = None;
         }
+        self.links.extend(link.map(|(_, target)| (self.parts.len(), target)));
         self.parts.push(Part { extension: number, offset: member.offset, size: member.size });
         if let Some((_, end)) = self.ends.last_mut() {
             *end = self.parts.len();
@@ -126,9 +181,9 @@ impl Grouping {
     }
 
     /// Handles a result of the walk. A member that cannot be read would be missing from its sample.
-    pub(super) fn take(&mut self, walked: Result<Option<Member>, TarError>) -> Result<(), Error> {
+    pub(super) fn take(&mut self, walked: Result<Option<Entry>, TarError>) -> Result<(), Error> {
         match walked {
-            Ok(Some(member)) => self.add(&member),
+            Ok(Some(entry)) => self.add(&entry),
             Ok(None) => Ok(()),
             Err(source) => Err(Error::Archive { path: self.path.clone(), source }),
         }
@@ -149,9 +204,7 @@ impl Grouping {
     }
 
     fn parts_of(&self, sample: usize) -> &[Part] {
-        let start = sample.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
-        let end = self.ends.get(sample).map_or(start, |(_, end)| *end);
-        self.parts.get(start..end).unwrap_or_default()
+        self.parts.get(part_range(&self.ends, sample)).unwrap_or_default()
     }
 
     fn open_key(&self) -> Option<&[u8]> {
@@ -165,10 +218,57 @@ impl Grouping {
         self.parts.get(start..).unwrap_or_default()
     }
 
+    /// Puts the places of their files into the parts that are links, and takes out those that lead to directories.
+    fn follow_links(&mut self) -> BTreeMap<usize, LinkPart> {
+        let (mut links, mut directories) = (BTreeMap::new(), Vec::new());
+        for (number, target) in std::mem::take(&mut self.links) {
+            let file = self.names.file(&target);
+            let (Some(part), Some(kept)) = (self.parts.get_mut(number), number.checked_sub(directories.len())) else { continue };
+            let place = part.offset;
+            let fault = match file {
+                Ok(Some((offset, size))) => {
+                    (part.offset, part.size) = (offset, size);
+                    None
+                }
+                Ok(None) => {
+                    directories.push(number);
+                    continue;
+                }
+                Err(fault) => Some(fault),
+            };
+            links.insert(kept, LinkPart { place, fault });
+        }
+        if !directories.is_empty() {
+            self.leave_out(&directories);
+        }
+        links
+    }
+
+    /// Takes parts out, whose numbers ascend, and samples that have no other part.
+    fn leave_out(&mut self, numbers: &[usize]) {
+        let (mut ends, mut keys) = (Vec::with_capacity(self.ends.len()), Vec::with_capacity(self.keys.len()));
+        let (mut key_start, mut part_end) = (0, 0);
+        for (key_end, end) in &self.ends {
+            let end = end - numbers.partition_point(|number| number < end);
+            if end > part_end {
+                keys.extend_from_slice(self.keys.get(key_start..*key_end).unwrap_or_default());
+                ends.push((keys.len(), end));
+                part_end = end;
+            }
+            key_start = *key_end;
+        }
+        let mut number = 0..;
+        self.parts.retain(|_| number.next().is_some_and(|number| numbers.binary_search(&number).is_err()));
+        (self.ends, self.keys) = (ends, keys);
+        let used: HashSet<usize> = self.parts.iter().map(|part| part.extension).collect();
+        self.numbers.retain(|_, number| used.contains(number));
+    }
+
     pub(super) fn finish(mut self) -> Index {
+        let links = self.follow_links();
+        let mut places = vec![0; self.numbers.values().max().map_or(0, |last| last + 1)];
         let mut extensions: Vec<(String, usize)> = self.numbers.into_iter().collect();
         extensions.sort_unstable();
-        let mut places = vec![0; extensions.len()];
         for (place, (_, number)) in extensions.iter().enumerate() {
             if let Some(slot) = places.get_mut(*number) {
                 *slot = place;
@@ -178,8 +278,14 @@ impl Grouping {
             part.extension = places.get(part.extension).copied().unwrap_or_default();
         }
         let extensions = extensions.into_iter().map(|(extension, _)| extension).collect();
-        Index { extensions, parts: self.parts, ends: self.ends, keys: Buffer::from_vec(self.keys), digest: self.hash.digest128() }
+        Index { extensions, parts: self.parts, ends: self.ends, keys: Buffer::from_vec(self.keys), links, digest: self.hash.digest128() }
     }
+}
+
+/// Numbers of the parts of a sample.
+fn part_range(ends: &[(usize, usize)], sample: usize) -> Range<usize> {
+    let start = sample.checked_sub(1).and_then(|before| ends.get(before)).map_or(0, |(_, end)| *end);
+    start..ends.get(sample).map_or(start, |(_, end)| *end)
 }
 
 /// Walks an uncompressed archive.

@@ -6,7 +6,7 @@
 use super::Error;
 use super::index::{Grouping, Index};
 use crate::limit::DecodeLimit;
-use crate::tar::{Compression, Walk, inflate};
+use crate::tar::{Compression, TarError, Walk, inflate};
 use shardmill_storage::{RangeRead, SequentialRead};
 use std::io::{self, BufReader, Write};
 use std::ops::Range;
@@ -40,25 +40,14 @@ pub(super) fn read(object: &dyn RangeRead, compression: Compression, runs: &[Ran
     }
 }
 
-fn decompress(object: &dyn RangeRead, compression: Compression, sink: &mut impl Sink) -> Result<(), Error> {
+fn decompress(object: &dyn RangeRead, compression: Compression, sink: &mut impl Write) -> Result<(), Error> {
     let path = || object.path().to_owned();
     let reader = BufReader::with_capacity(READ_BYTES, SequentialRead::new(object));
-    match compression {
-        Compression::Gzip => {
-            inflate(reader, sink).map_err(|source| Error::Archive { path: path(), source })?;
-        }
-        Compression::Zstd => {
-            let copied = zstd::stream::copy_decode(reader, &mut *sink);
-            copied.map_err(|source| Error::Decompress { path: path(), decompressed: sink.position(), source })?;
-        }
-        _ => return Err(Error::Compression { path: path(), compression }),
+    match inflate(compression, reader, sink) {
+        Ok(_) => Ok(()),
+        Err(TarError::Compression { compression }) => Err(Error::Compression { path: path(), compression }),
+        Err(source) => Err(Error::Archive { path: path(), source }),
     }
-    Ok(())
-}
-
-trait Sink: Write {
-    /// Number of bytes consumed so far.
-    fn position(&self) -> u64;
 }
 
 /// Receives the bytes that the walk requests.
@@ -114,12 +103,6 @@ impl Write for Headers {
     }
 }
 
-impl Sink for Headers {
-    fn position(&self) -> u64 {
-        self.position
-    }
-}
-
 /// Keeps some ranges.
 struct Wanted<'a> {
     runs: &'a [Range<u64>],
@@ -149,11 +132,5 @@ impl Write for Wanted<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl Sink for Wanted<'_> {
-    fn position(&self) -> u64 {
-        self.position
     }
 }

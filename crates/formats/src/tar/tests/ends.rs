@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::{ArchiveEnd, TarError, Walk};
+use super::super::{ArchiveEnd, Entry, TarError, Walk};
 use super::{archive_of, ended, plain, record, walk, walk_on};
 
 /// The end that the walk of a stream of unknown length reports, and the names that it returned.
@@ -17,7 +17,8 @@ fn streamed(archive: &[u8], ignores_zeros: bool) -> Result<(Vec<String>, Archive
             return walk.end_at(archive.len() as u64, rest).map(|end| (names, end));
         };
         match walk.push(bytes) {
-            Ok(member) => names.extend(member.map(|member| member.name)),
+            Ok(Some(Entry::File(member))) => names.push(member.name),
+            Ok(_) => {}
             Err(error) if error.ends_walk() => return Err(error),
             Err(_) => {}
         }

@@ -53,13 +53,15 @@ fn entries_that_are_not_files_are_skipped() {
     archive.extend(plain(0, "nul", b"b"));
     archive.extend(plain(b'7', "7", b"c"));
     let archive = ended(archive);
-    let members = walk(&archive).sound();
+    let walked = walk(&archive);
+    assert_eq!(walked.links.iter().map(|link| (link.is_symbolic, link.member.size)).collect::<Vec<_>>(), [(false, 0), (true, 0)]);
+    let members = walked.sound();
     let read: Vec<_> = members.iter().map(|m| (m.name.as_str(), payload(&archive, m))).collect();
     assert_eq!(read, [("0", b"a".to_vec()), ("nul", b"b".to_vec()), ("7", b"c".to_vec())]);
 }
 
 #[test]
-fn long_link_is_skipped_and_long_name_names_the_next_file() {
+fn long_link_and_long_name_describe_the_next_entry() {
     let name = "n".repeat(300);
     let archive = [
         plain(b'K', "././@LongLink", &[b'k'; 700]),
@@ -70,9 +72,23 @@ fn long_link_is_skipped_and_long_name_names_the_next_file() {
         plain(b'0', "next", b"body"),
     ]
     .concat();
-    let members = walk(&ended(archive)).sound();
+    let walked = walk(&ended(archive));
+    assert_eq!((walked.links[0].target.as_str(), &walked.links[0].member.name), ("k".repeat(700).as_str(), &name));
+    let members = walked.sound();
     assert_eq!([&members[0].name, &members[1].name], [name.as_str(), "next"]);
     assert_eq!(members[0].header_offset, 512 * (1 + 2 + 2 + 1));
+}
+
+#[test]
+fn link_name_is_that_of_pax_then_gnu_then_the_header() {
+    let mut link = plain(b'1', "link", b"");
+    link[157..163].copy_from_slice(b"header");
+    seal(&mut link);
+    let gnu = plain(b'K', "././@LongLink", b"gnu\0");
+    let pax = plain(b'x', "x", &record("linkpath", b"pax"));
+    let archive = [&link, &gnu, &link, &pax, &gnu, &link, &gnu, &pax, &link].map(Vec::as_slice).concat();
+    let walked = walk(&ended(archive));
+    assert_eq!(walked.links.iter().map(|link| link.target.as_str()).collect::<Vec<_>>(), ["header", "gnu", "pax", "pax"]);
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn noise(len: usize) -> Vec<u8> {
 
 fn inflated(compressed: &[u8]) -> (Vec<u8>, Result<u64, TarError>) {
     let mut out = Vec::new();
-    let result = inflate(compressed, &mut out);
+    let result = inflate(Compression::Gzip, compressed, &mut out);
     (out, result)
 }
 
@@ -52,7 +52,7 @@ fn cut_stream_keeps_what_was_inflated() {
     let compressed = gzip(&bytes);
     for len in (0..compressed.len()).step_by(997).chain([0, 1, 9, compressed.len() - 1]) {
         let (out, result) = inflated(&compressed[..len]);
-        let Err(TarError::TruncatedGzip { inflated }) = result else {
+        let Err(TarError::TruncatedStream { inflated, .. }) = result else {
             panic!("cut at {len}: {result:?}");
         };
         assert_eq!(inflated, out.len() as u64);
@@ -71,7 +71,7 @@ fn damaged_stream_keeps_what_was_inflated() {
     let lens = [len.to_le_bytes(), (!len).to_le_bytes()].concat();
     let compressed = [&header[..], &[0], &lens, &bytes, &[7], b"rest"].concat();
     let (out, result) = inflated(&compressed);
-    assert!(matches!(result, Err(TarError::BadGzip { inflated: 60_000, .. })));
+    assert!(matches!(result, Err(TarError::BadStream { inflated: 60_000, .. })));
     assert_eq!(out, bytes);
 }
 
@@ -85,7 +85,7 @@ fn one_changed_byte_is_reported_and_never_panics() {
         compressed[at] ^= 0x10;
         let (out, result) = inflated(&compressed);
         match result {
-            Err(TarError::BadGzip { inflated, .. } | TarError::TruncatedGzip { inflated }) => {
+            Err(TarError::BadStream { inflated, .. } | TarError::TruncatedStream { inflated, .. }) => {
                 assert_eq!(inflated, out.len() as u64);
             }
             // The padding bits in the last byte of the data are ignored.
@@ -102,15 +102,48 @@ fn wrong_checksum_is_damage() {
     let crc_at = compressed.len() - 8;
     compressed[crc_at] ^= 1;
     let (out, result) = inflated(&compressed);
-    assert!(matches!(result, Err(TarError::BadGzip { inflated: 4, .. })));
+    assert!(matches!(result, Err(TarError::BadStream { inflated: 4, .. })));
     assert_eq!(out, b"body");
 }
 
 #[test]
 fn garbage_after_a_stream_is_damage() {
     let (out, result) = inflated(&[gzip(b"body"), b"garbage".to_vec()].concat());
-    assert!(matches!(result, Err(TarError::BadGzip { inflated: 4, .. })));
+    assert!(matches!(result, Err(TarError::BadStream { inflated: 4, .. })));
     assert_eq!(out, b"body");
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::encode_all(bytes, 3).unwrap()
+}
+
+#[test]
+fn zstd_frames_are_joined_and_skippable_ones_skipped() {
+    let (first, second) = (noise(300_000), noise(7));
+    let skippable = b"\x50\x2a\x4d\x18\x04\0\0\0skip".to_vec();
+    let mut out = Vec::new();
+    let frames = [skippable, zstd(&first), zstd(b""), zstd(&second), vec![0; 600]].concat();
+    assert_eq!(inflate(Compression::Zstd, frames.as_slice(), &mut out).unwrap(), 300_007);
+    assert_eq!(out, [&first[..], &second].concat());
+}
+
+#[test]
+fn cut_or_changed_zstd_stream_is_an_error_that_counts_its_bytes() {
+    let bytes = noise(400_000);
+    let compressed = zstd(&bytes);
+    for len in (0..compressed.len()).step_by(9973).chain([3, compressed.len() - 1]) {
+        let mut out = Vec::new();
+        let Err(TarError::TruncatedStream { inflated, .. }) = inflate(Compression::Zstd, &compressed[..len], &mut out) else {
+            panic!("cut at {len}");
+        };
+        assert_eq!(inflated, out.len() as u64);
+        assert!(bytes.starts_with(&out));
+    }
+    let garbage = [compressed, b"garbage".to_vec()].concat();
+    let error = inflate(Compression::Zstd, garbage.as_slice(), io::sink()).unwrap_err();
+    assert!(matches!(error, TarError::BadStream { compression: Compression::Zstd, inflated: 400_000, .. }), "{error:?}");
+    let refused = inflate(Compression::Xz, &b"\xfd7zXZ\0"[..], io::sink());
+    assert!(matches!(refused, Err(TarError::Compression { compression: Compression::Xz })));
 }
 
 #[test]
@@ -120,7 +153,7 @@ fn samples_before_a_cut_are_readable() {
     let archive = archive_of(&members);
     let compressed = gzip(&archive);
     let (out, result) = inflated(&compressed[..compressed.len() / 2]);
-    assert!(matches!(result, Err(TarError::TruncatedGzip { .. })));
+    assert!(matches!(result, Err(TarError::TruncatedStream { .. })));
     let walked = walk(&out);
     assert!(!walked.members.is_empty());
     let whole = walk(&archive).sound();
@@ -144,11 +177,11 @@ fn failing_reader_and_writer_keep_their_cause() {
         }
     }
     assert!(matches!(
-        inflate(Broken, io::sink()),
-        Err(TarError::ReadGzip { inflated: 0, source }) if source.kind() == io::ErrorKind::TimedOut
+        inflate(Compression::Gzip, Broken, io::sink()),
+        Err(TarError::ReadStream { inflated: 0, source, .. }) if source.kind() == io::ErrorKind::TimedOut
     ));
     assert!(matches!(
-        inflate(gzip(b"body").as_slice(), Broken),
+        inflate(Compression::Gzip, gzip(b"body").as_slice(), Broken),
         Err(TarError::WriteInflated { inflated: 0, source }) if source.kind() == io::ErrorKind::StorageFull
     ));
 }
@@ -158,6 +191,7 @@ fn compression_is_detected_by_content() {
     for (prefix, compression) in [
         (&gzip(b"")[..], Compression::Gzip),
         (b"\x28\xb5\x2f\xfd\0", Compression::Zstd),
+        (b"\x50\x2a\x4d\x18\x04\0\0\0", Compression::Zstd),
         (b"BZh91AY&SY", Compression::Bzip2),
         (b"BZh9\x17\x72\x45\x38\x50\x90", Compression::Bzip2),
         (b"\xfd7zXZ\0", Compression::Xz),

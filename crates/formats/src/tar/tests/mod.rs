@@ -8,12 +8,13 @@ mod inflate;
 mod oracle;
 mod write;
 
-use super::{ArchiveEnd, BLOCK_LEN, Member, TarError, Walk, end_of_archive, member_header, padding};
+use super::{ArchiveEnd, BLOCK_LEN, Entry, Link, Member, TarError, Walk, end_of_archive, member_header, padding};
 
 /// The result of a whole walk: members and unreadable members in order, and the error that ended it.
 #[derive(Debug, Default)]
 struct Walked {
     members: Vec<Member>,
+    links: Vec<Link>,
     unreadable: Vec<TarError>,
     damage: Option<TarError>,
     end: Option<ArchiveEnd>,
@@ -48,7 +49,9 @@ fn walk_on(archive: &[u8], ignores_zeros: bool) -> Walked {
         assert!(range.start < range.end || len == 0);
         let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
         match walk.push(&archive[range]) {
-            Ok(Some(member)) => {
+            Ok(Some(Entry::Link(link))) => walked.links.push(link),
+            Ok(Some(Entry::Directory(_))) => {}
+            Ok(Some(Entry::File(member))) => {
                 assert!(member.header_offset + 512 <= member.offset);
                 assert!(member.offset.checked_add(member.size).unwrap() <= len);
                 walked.members.push(member);

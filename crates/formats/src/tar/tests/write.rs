@@ -1,6 +1,6 @@
 //! The writer's blocks: their exact form, and sizes that are too large for a test archive.
 
-use super::super::{BLOCK_LEN, Walk};
+use super::super::{BLOCK_LEN, Entry, Walk};
 use super::{archive_of, end_of_archive, member_header, padding};
 
 #[test]
@@ -59,7 +59,7 @@ fn sizes_around_8_gib_and_beyond_are_read_back() {
     for size in [GIB_8 - 1, GIB_8, GIB_8 + 1, 1 << 40, u64::MAX - 1024] {
         let header = member_header("big", size);
         let mut walk = Walk::new(u64::MAX);
-        assert_eq!(walk.push(&header).unwrap().unwrap().size, size);
+        assert!(matches!(walk.push(&header).unwrap(), Some(Entry::File(member)) if member.size == size));
         let oracle = ::tar::Header::from_byte_slice(&header).entry_size().unwrap();
         assert_eq!(oracle, size);
     }
