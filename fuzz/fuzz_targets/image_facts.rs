@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use shardmill_images::{ImageFormat, image_facts, image_size, page_facts, page_tags};
+use shardmill_images::{FactsProbe, ImageFormat, image_facts, image_size, page_facts, page_tags};
 
 fuzz_target!(|payload: &[u8]| {
     if let Ok(tags) = page_tags(payload, 0) {
@@ -12,7 +12,15 @@ fuzz_target!(|payload: &[u8]| {
         }
     }
     let _ = page_facts(payload, 1);
+    let mut probe = FactsProbe::new(payload.len() as u64);
+    while let Some(range) = probe.needs() {
+        probe.push(&payload[range.start as usize..range.end as usize]);
+    }
+    let probed = probe.finish();
     let Ok(facts) = image_facts(payload) else { return };
+    if facts.format != ImageFormat::Tiff {
+        assert_eq!(probed, Ok(facts));
+    }
     assert!((1..=8).contains(&facts.orientation));
     let turned = facts.orientation > 4;
     let (width, height) = (facts.stored.width, facts.stored.height);

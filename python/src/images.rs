@@ -5,10 +5,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shardmill_images::{ImageFormat, sniff};
 
-/// Width and height in pixels, from the headers.
+/// Width and height in pixels as the image is seen, from the headers.
 #[pyfunction]
 fn image_size(payload: &[u8]) -> PyShardmillResult<(u32, u32)> {
-    let size = shardmill_images::image_size(payload)?;
+    let size = shardmill_images::image_facts(payload)?.oriented;
     Ok((size.width, size.height))
 }
 

@@ -3,7 +3,7 @@
 //! Used by verify and inspect, and for copying pages. The invariant: no pixel is read, and every page of a TIFF is checked, not only the first.
 
 use crate::payload::{HeaderError, append_range};
-use shardmill_images::{ImageFormat, ImageSize, PageCopy, PageExtraction, SizeProbe, TiffIndex, TiffWalk, sniff};
+use shardmill_images::{FactsProbe, ImageFormat, ImageSize, PageCopy, PageExtraction, TiffIndex, TiffWalk, sniff};
 use shardmill_storage::RangeRead;
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ const SNIFF_LEN: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct ImageHeader {
     pub format: ImageFormat,
-    /// One entry per page, or why the page cannot be used.
+    /// The size of each page as it is seen, or why the page cannot be used.
     pub pages: Vec<Result<ImageSize, String>>,
     /// Why there may be more pages than were found.
     pub broken_chain: Option<String>,
@@ -71,13 +71,13 @@ impl ImageHeader {
             None => Err(shardmill_images::Error::UnknownFormat { payload_len: bytes.len() }.to_string()),
             Some(ImageFormat::Tiff) => read_tiff(bytes, depth, &mut window),
             Some(format) => {
-                let mut probe = SizeProbe::new(bytes.len());
+                let mut probe = FactsProbe::new(bytes.len());
                 while let Some(range) = probe.needs() {
                     bytes.read(&range, &mut window).map_err(|error| error.to_string())?;
                     probe.push(&window);
                 }
                 let size = probe.finish().map_err(|error| error.to_string())?;
-                Ok(Self { format, pages: vec![Ok(size)], broken_chain: None })
+                Ok(Self { format, pages: vec![Ok(size.oriented)], broken_chain: None })
             }
         }
     }

@@ -1,9 +1,10 @@
 //! The bytes of an image, or a plan for copying them.
 //!
-//! The invariant: the length is known before pixels are read, and getting the size of the image reads headers only.
+//! The invariant: the length is known before pixels are read, and getting the size of the image reads headers only. A size is that of the image as it is
+//! seen: turned as its EXIF or XMP says, as the loader and `ReencodeImages` turn it.
 
 use bytes::Bytes;
-use shardmill_images::{ImageSize, SizeProbe, TiffPage, TiffWalk, image_size};
+use shardmill_images::{FactsProbe, ImageSize, image_facts, page_facts, tiff_index};
 use shardmill_storage::{RangeRead, Result};
 use std::io;
 use std::ops::Range;
@@ -77,20 +78,22 @@ impl Located {
     fn image_size(&self) -> std::result::Result<ImageSize, HeaderError> {
         match (self.size, self.segments.as_slice()) {
             (Some(size), _) => Ok(size),
+            // The directory of a page that was copied, and its values, are in the head.
+            (None, _) if !self.head.is_empty() && image_facts(&self.head).is_ok() => Ok(image_facts(&self.head)?.oriented),
             (None, [whole]) if self.head.is_empty() => {
-                let mut probe = SizeProbe::new(whole.end - whole.start);
+                let mut probe = FactsProbe::new(whole.end - whole.start);
                 let mut window = Vec::new();
                 while let Some(range) = probe.needs() {
                     window.clear();
                     append_range(&*self.object, &(whole.start + range.start..whole.start + range.end), &mut window)?;
                     probe.push(&window);
                 }
-                Ok(probe.finish()?)
+                Ok(probe.finish()?.oriented)
             }
             _ => {
                 let mut bytes = Vec::new();
                 self.append_to(&mut bytes)?;
-                Ok(image_size(&bytes)?)
+                Ok(image_facts(&bytes)?.oriented)
             }
         }
     }
@@ -122,14 +125,9 @@ impl Payload {
     /// [`HeaderError::Image`] when the headers do not state a size, [`HeaderError::Storage`] when they cannot be read.
     pub fn image_size(&self, frame: impl FnOnce() -> Option<u64>) -> std::result::Result<ImageSize, HeaderError> {
         match self {
-            Self::Absent => Ok(image_size(&[])?),
+            Self::Absent => Ok(image_facts(&[])?.oriented),
             Self::Located(located) => located.image_size(),
-            Self::Memory(bytes) => {
-                if let Some(page) = page_of_many(bytes, frame) {
-                    return Ok(page?);
-                }
-                Ok(image_size(bytes)?)
-            }
+            Self::Memory(bytes) => Ok(page_facts(bytes, page_of_many(bytes, frame).unwrap_or_default())?.oriented),
         }
     }
 
@@ -157,18 +155,13 @@ impl Payload {
     }
 }
 
-fn page_of_many(bytes: &Bytes, frame: impl FnOnce() -> Option<u64>) -> Option<std::result::Result<ImageSize, shardmill_images::Error>> {
+/// The page that is meant of a TIFF with several.
+fn page_of_many(bytes: &Bytes, frame: impl FnOnce() -> Option<u64>) -> Option<usize> {
     if !(bytes.starts_with(b"II") || bytes.starts_with(b"MM")) {
         return None;
     }
     let page = usize::try_from(frame().filter(|page| *page > 0)?).ok()?;
-    let mut walk = TiffWalk::new(bytes.len() as u64);
-    while let Some(range) = walk.needs() {
-        let window = bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)?;
-        walk.push(window).ok()?;
-    }
-    let index = walk.finish().ok()?;
-    if index.len() < 2 { None } else { Some(index.page(page).and_then(TiffPage::size)) }
+    (tiff_index(bytes).ok()?.len() > 1).then_some(page)
 }
 
 fn no_memory(object: &dyn RangeRead, offset: u64, len: usize) -> shardmill_storage::Error {

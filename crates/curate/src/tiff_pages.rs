@@ -2,7 +2,7 @@
 
 use crate::image_header::{ImageBytes, page_copy, tiff_index};
 use crate::payload::{HeaderError, Located};
-use shardmill_images::{ImageFormat, PageCopy, TiffIndex};
+use shardmill_images::{ImageFormat, PageCopy, TiffIndex, TiffPage};
 use shardmill_storage::{RangeRead, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,7 +52,9 @@ impl TiffPages {
             Content::OtherImage => return Ok(Some(Located::verbatim(Arc::clone(&self.object), self.range.clone()))),
             Content::Tiff(index) => index,
         };
-        let page = usize::try_from(frame).ok().and_then(|page| Some((page, index.page(page).ok()?.size().ok())));
+        // XMP is read only when the size is asked for.
+        let size_of = |page: &TiffPage| page.size().ok().filter(|_| !page.asks_xmp());
+        let page = usize::try_from(frame).ok().and_then(|page| Some((page, size_of(index.page(page).ok()?))));
         let Some((page, size)) = page else { return Ok(None) };
         let copy = readable(page_copy(ImageBytes::Member(&*self.object, &self.range), index, page, &mut Vec::new()))?;
         Ok(copy.map(|copy| match copy {

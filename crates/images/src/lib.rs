@@ -13,7 +13,7 @@ mod tiff;
 mod window;
 
 pub use error::{Error, Result};
-pub use facts::{Facts, image_facts, page_facts};
+pub use facts::{Facts, FactsProbe, image_facts, page_facts};
 pub use format::{ImageFormat, sniff, unsupported_name};
 pub use size::{ImageSize, SizeProbe, image_size};
 pub use tiff::{PageCopy, PageExtraction, PageTags, TiffIndex, TiffPage, TiffWalk, extract_page, page_tags, tiff_index};

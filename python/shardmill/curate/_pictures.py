@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from shardmill._native import images as native
+from shardmill.curate._pixels import turn_upright
 
 # Twice the width at which a page shows an image, so that it is sharp on high-density screens.
 _LONGEST_SIDE = 560
@@ -78,6 +79,7 @@ def _for_display(image: Any) -> Any:
     # Draft mode decodes a large JPEG at a fraction of its size.
     image.draft("RGB", (_LONGEST_SIDE, _LONGEST_SIDE))
     image.load()
+    turn_upright(image)
     if image.mode.startswith(("I", "F")):
         # 16 or more bits per sample: scale the value range to 8 bits.
         low, high = image.getextrema()

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import shardmill as sm
-from PIL import Image
+from PIL import Image, ImageOps, PngImagePlugin, TiffImagePlugin
 from shard_builders import document, image, row, table, tiff
 from shardmill.curate import (
     AspectRatioFilter,
@@ -16,6 +16,7 @@ from shardmill.curate import (
     ImageToTextRatioFilter,
     QRCodeFilter,
 )
+from shardmill.curate import _pixels as pixels
 
 ANY = AspectRatioFilter(0.0, 1e9)
 
@@ -66,10 +67,80 @@ def test_tiff_orientation_turns_the_page(run_rows: Any, orientation: int) -> Non
     assert len(outcome.column("binary_content", "image")) == (orientation >= 5)
 
 
-def test_exif_orientation_of_jpeg_is_ignored(run_rows: Any) -> None:
-    exif = Image.Exif()
-    exif[274] = 6
-    assert len(run_rows(document("a", "t", image("JPEG", (20, 10), exif=exif)), [AspectRatioFilter()]).rows) == 3
+def turned(codec: str, orientation: int, where: str = "exif") -> bytes:
+    """An image of noise that is stored 400 x 200, so that its records are far from its header where they follow the pixels."""
+    noise = np.random.default_rng(orientation).integers(0, 256, (200, 400, 3), np.uint8)
+    target, exif = io.BytesIO(), Image.Exif()
+    exif[274] = orientation
+    xmp = f'<x tiff:Orientation="{orientation}"/>'.encode()
+    records = {"exif": exif} if where == "exif" else {"xmp": xmp}
+    if codec == "PNG" and where == "xmp":
+        info = PngImagePlugin.PngInfo()
+        info.add_itxt("XML:com.adobe.xmp", xmp.decode())
+        records = {"pnginfo": info}
+    if codec == "TIFF" and where == "xmp":
+        records = {"tiffinfo": {700: xmp}}
+    Image.fromarray(noise).save(target, codec, **records)
+    return target.getvalue()
+
+
+def png_with_exif_last(payload: bytes) -> bytes:
+    """The chunk of EXIF after the pixels, as the PNG specification allows."""
+    at = payload.index(b"eXIf") - 4
+    end = at + 12 + int.from_bytes(payload[at : at + 4], "big")
+    return payload[:at] + payload[end:-12] + payload[at:end] + payload[-12:]
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_every_format_is_judged_as_it_is_seen(run_tar: Any, eager: bool) -> None:
+    """Pillow's exif_transpose says how an image is seen."""
+    for orientation in (1, 3, 5, 6, 8):
+        images = {
+            f"{codec}.{where}.{codec.lower()}": turned(codec, orientation, where)
+            for codec in ("JPEG", "PNG", "WEBP", "TIFF")
+            for where in ("exif", "xmp")
+        }
+        images["late.png"] = png_with_exif_last(images["PNG.exif.png"])
+        for body in images.values():
+            is_wide = ImageOps.exif_transpose(Image.open(io.BytesIO(body))).size == (400, 200)
+            assert is_wide == (orientation < 5)
+        members = {"a.json": {"images": list(images), "name": list(images)}, **images}
+        source = {"per_image_fields": ("name",), "materialize_on_read": eager}
+        wide = run_tar(members, [AspectRatioFilter(1.5, 3.0)], source=source)
+        tall = run_tar(members, [AspectRatioFilter(0.3, 0.7)], source=source)
+        found = [wide.column("name", "image"), tall.column("name", "image")]
+        assert found == ([list(images), []] if orientation < 5 else [[], list(images)]), orientation
+
+
+def test_page_of_a_tiff_is_turned_by_its_own_tag_or_xmp(run_tar: Any) -> None:
+    pages = [Image.new("RGB", (40, 20), (number, 0, 0)) for number in range(3)]
+    target = io.BytesIO()
+    with TiffImagePlugin.AppendingTiffWriter(target, True) as writer:
+        for page, tags in zip(pages, ({274: 6}, {700: b'<x tiff:Orientation="6"/>'}, {274: 1}), strict=True):
+            page.save(writer, "TIFF", tiffinfo=tags)
+            writer.newFrame()
+    members = {"d.json": {"images": ["a", "b", "c"]}, "d.tiff": target.getvalue()}
+    for eager in (True, False):
+        outcome = run_tar(members, [AspectRatioFilter(0.3, 0.7)], source={"materialize_on_read": eager})
+        assert kept(outcome) == [0, 1]
+
+
+def test_filters_of_pixels_see_images_upright(run_rows: Any) -> None:
+    class Model:
+        sizes: ClassVar[list[tuple[int, int]]] = []
+
+        def embed_images(self, images: list[Image.Image]) -> Any:
+            self.sizes += [found.size for found in images]
+            return np.ones((len(images), 2))
+
+        def embed_texts(self, texts: list[str]) -> Any:
+            return np.ones((len(texts), 2))
+
+    bodies = [turned(codec, 6) for codec in ("JPEG", "PNG", "WEBP", "TIFF")]
+    model = Model()
+    run_rows(document("a", "t", *bodies), [ClipScoreFilter(model)])
+    assert model.sizes == [(200, 400)] * 4
+    assert [pixels.decoded(body).shape for body in bodies] == [(400, 200, 3)] * 4
 
 
 def test_header_decides_so_cut_pixels_pass_and_unknown_headers_do_not(run_rows: Any) -> None:

@@ -11,6 +11,11 @@ pub(super) fn canvas(payload: &[u8], screen: ImageSize) -> ImageSize {
     ImageSize { width: screen.width.max(end([x1, x0], [w1, w0])), height: screen.height.max(end([y1, y0], [h1, h0])) }
 }
 
+/// Whether the prefix reaches the first frame.
+pub(super) fn has_frame(prefix: &[u8]) -> bool {
+    first_frame(prefix).is_some_and(|frame| frame.len() >= 8)
+}
+
 /// What follows the separator of the first frame.
 fn first_frame(payload: &[u8]) -> Option<&[u8]> {
     let flags = *payload.get(10)?;

@@ -11,22 +11,7 @@ const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
 
 pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
     let mut metadata = Metadata::default();
-    let mut rest = payload.get(2..).unwrap_or_default();
-    while let Some(at) = rest.windows(2).position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff))) {
-        let code = rest.get(at + 1).copied().unwrap_or_default();
-        rest = rest.get(at + 2..).unwrap_or_default();
-        if matches!(code, 0x01 | 0xd0..=0xd8) {
-            continue;
-        }
-        let Some(len) = rest.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len))) else { break };
-        let Some(segment) = rest.get(2..len) else { break };
-        if matches!(code, 0xd9 | 0xda) {
-            break;
-        }
-        rest = rest.get(len..).unwrap_or_default();
-        if code != 0xe1 {
-            continue;
-        }
+    for (_, segment) in Segments::of(payload).filter(|(code, _)| *code == 0xe1) {
         if segment.starts_with(EXIF) {
             match &mut metadata.exif {
                 None => metadata.exif = Some(Cow::Borrowed(segment)),
@@ -37,4 +22,49 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
         }
     }
     metadata
+}
+
+/// Whether the prefix reaches the first scan or the end of the image.
+pub(super) fn has_header(prefix: &[u8]) -> bool {
+    let mut segments = Segments::of(prefix);
+    segments.by_ref().for_each(drop);
+    segments.is_at_scan
+}
+
+/// The segments before the first scan, each with its code.
+struct Segments<'a> {
+    rest: &'a [u8],
+    is_at_scan: bool,
+}
+
+impl<'a> Segments<'a> {
+    fn of(payload: &'a [u8]) -> Self {
+        Self { rest: payload.get(2..).unwrap_or_default(), is_at_scan: false }
+    }
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = (u8, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_at_scan {
+            return None;
+        }
+        loop {
+            let at = self.rest.windows(2).position(|pair| matches!(pair, [0xff, code] if !matches!(code, 0 | 0xff)))?;
+            let code = self.rest.get(at + 1).copied()?;
+            self.rest = self.rest.get(at + 2..).unwrap_or_default();
+            if matches!(code, 0x01 | 0xd0..=0xd8) {
+                continue;
+            }
+            let len = usize::from(u16::from_be_bytes(*self.rest.first_chunk()?));
+            let segment = self.rest.get(2..len)?;
+            if matches!(code, 0xd9 | 0xda) {
+                self.is_at_scan = true;
+                return None;
+            }
+            self.rest = self.rest.get(len..).unwrap_or_default();
+            return Some((code, segment));
+        }
+    }
 }

@@ -7,6 +7,7 @@ mod exif;
 mod gif;
 mod jpeg;
 mod png;
+mod probe;
 #[cfg(test)]
 mod tests;
 mod webp;
@@ -18,6 +19,8 @@ use crate::error::{Error, Result};
 use crate::format::{ImageFormat, sniff};
 use crate::size::{ImageSize, image_size};
 use crate::tiff::PageDirectory;
+
+pub use probe::FactsProbe;
 
 /// Sides, orientation and format of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

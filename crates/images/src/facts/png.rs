@@ -54,6 +54,28 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
     metadata
 }
 
+/// The signature and the first chunk, which has the length that it must have.
+pub(super) fn header(prefix: &[u8]) -> Vec<u8> {
+    let mut header = prefix.get(..33).unwrap_or(prefix).to_vec();
+    if let Some(len) = header.get_mut(8..12) {
+        len.copy_from_slice(&13_u32.to_be_bytes());
+    }
+    header
+}
+
+/// Whether a chunk with this name is read by [`metadata`].
+pub(super) fn states_facts(name: &[u8; 4]) -> bool {
+    matches!(name, b"acTL" | b"fcTL" | b"eXIf" | b"tEXt" | b"zTXt" | b"iTXt")
+}
+
+/// Appends what stands for pixels: consecutive chunks of them count as one.
+pub(super) fn push_empty_pixels(png: &mut Vec<u8>) {
+    const EMPTY: &[u8] = b"\0\0\0\0IDAT\0\0\0\0";
+    if !png.ends_with(EMPTY) {
+        png.extend_from_slice(EMPTY);
+    }
+}
+
 /// The text of an `iTXt` chunk, which follows its keyword.
 fn international(rest: &[u8]) -> Option<Cow<'_, [u8]>> {
     let (flags, rest) = rest.split_at_checked(2)?;

@@ -191,7 +191,87 @@ fn empty_gif_screen_grows_to_its_first_frame() {
     assert_eq!(image_facts(&payload([9, 0])), Err(Error::ZeroSize { width: 9, height: 0 }));
 }
 
+/// The facts by ranges, and the bytes that were read.
+fn probed(payload: &[u8]) -> (crate::Result<Facts>, u64) {
+    let mut probe = FactsProbe::new(payload.len() as u64);
+    let mut read = 0;
+    while let Some(range) = probe.needs() {
+        assert!(range.start < range.end && range.end <= payload.len() as u64, "{range:?}");
+        read += range.end - range.start;
+        probe.push(&payload[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()]);
+    }
+    (probe.finish(), read)
+}
+
+/// Images with records before and after pixels that are much longer than a request.
+fn long_images() -> Vec<Vec<u8>> {
+    let pixels = || vec![chunk(b"IDAT", &[7; 30_000]); 3].concat();
+    let text = chunk(b"iTXt", &app1(b"XML:com.adobe.xmp\0\0\0\0\0", &xmp(3)));
+    let profile = app1(b"ICC_PROFILE\0", &[1; 60_000]);
+    let mut scanned = jpeg(&[profile.clone(), profile, app1(EXIF, &short(6)), app1(XMP, &xmp(3))]);
+    scanned.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0]);
+    scanned.extend([9; 900_000]);
+    let lossless = (b"VP8L", vec![0; 50_001]);
+    let comment = [&b"!\xfe"[..], &[&[250][..], &[b' '; 250]].concat().repeat(40), &[0]].concat();
+    vec![
+        png(&[chunk(b"eXIf", &short(6)), pixels()]),
+        png(&[text, pixels(), chunk(b"eXIf", &short(8)), pixels()]),
+        png(&[pixels(), chunk(b"tEXt", &[b"XML:com.adobe.xmp\0", &xmp(5)[..]].concat())]),
+        webp(0x0c, &[lossless.clone(), (b"EXIF", short(5)), (b"XMP ", xmp(3))]),
+        webp(0x04, &[lossless.clone(), (b"EXIF", short(5)), (b"XMP ", xmp(7))]),
+        webp(0, &[lossless, (b"EXIF", short(5))]),
+        scanned,
+        [&b"GIF89a\x1e\0\x14\0\0\0\0"[..], &comment, b",\0\0\0\0\x3c\0\x28\0\0", &[1; 20_000]].concat(),
+    ]
+}
+
+#[test]
+fn probe_finds_the_facts_of_the_whole_without_reading_pixels() {
+    for payload in long_images() {
+        let (found, read) = probed(&payload);
+        assert_eq!(found, image_facts(&payload));
+        assert!(found.is_ok() && read < 20_000.max(payload.len() as u64 * 3 / 4), "{read} of {}", payload.len());
+    }
+}
+
+#[test]
+fn probe_asks_xmp_of_a_tiff_without_the_tag() {
+    let page = |orientation: &[u8], xmp_at: u8| {
+        let tags = [&[1, 0, 0, 3, 0, 0, 0, 1, 0, 60, 0, 0][..], &[1, 1, 0, 3, 0, 0, 0, 1, 0, 40, 0, 0], orientation];
+        let tags = [&tags.concat()[..], &[2, 0xbc, 0, 1, 0, 0, 0, 25, 0, 0, 0x20, xmp_at]].concat();
+        let count = u8::try_from(tags.len() / 12).unwrap();
+        let mut payload = [&b"MM\0\x2a\0\0\0\x08\0"[..], &[count], &tags, &[0; 4]].concat();
+        payload.resize(0x2000 + usize::from(xmp_at), 0);
+        payload.extend(xmp(6));
+        payload
+    };
+    for (orientation, expected) in
+        [(&[][..], 6), (&[1, 0x12, 0, 3, 0, 0, 0, 1, 0, 3, 0, 0][..], 3), (&[1, 0x12, 0, 1, 0, 0, 0, 1, 5, 0, 0, 0][..], 1)]
+    {
+        let payload = page(orientation, 9);
+        let (found, _) = probed(&payload);
+        assert_eq!(found, image_facts(&payload));
+        assert_eq!(found.map(|facts| facts.orientation), Ok(expected));
+    }
+}
+
 proptest! {
+    #[test]
+    fn probe_of_a_damaged_image_agrees_with_the_whole(
+        number in 0_usize..8,
+        flips in prop::collection::vec((0_usize..300, any::<u8>()), 0..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut payload = long_images().swap_remove(number);
+        for (at, value) in flips {
+            // Half of the flips near the end, where records may be.
+            let at = if at % 2 == 0 { at } else { payload.len() - 1 - at };
+            payload[at] = value;
+        }
+        payload.truncate(payload.len() - cut.index(400));
+        prop_assert_eq!(probed(&payload).0.ok(), image_facts(&payload).ok());
+    }
+
     #[test]
     fn damaged_records_do_not_panic(mut payload in prop_oneof![
         Just(jpeg(&[app1(EXIF, &short(6)), app1(XMP, &xmp(3))])),

@@ -9,15 +9,57 @@ use crate::facts::Metadata;
 const EXIF_FLAG: u8 = 0x08;
 const XMP_FLAG: u8 = 0x04;
 
+/// Where the container ends, by its header.
+pub(super) fn end(payload: &[u8]) -> u64 {
+    let len = payload.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |len| u32::from_le_bytes(*len));
+    u64::from(len) + 8
+}
+
+/// Makes the header say that the container ends with the payload.
+pub(super) fn set_end(payload: &mut [u8]) {
+    let len = u32::try_from(payload.len().saturating_sub(8)).unwrap_or(u32::MAX);
+    if let Some(field) = payload.get_mut(4..8) {
+        field.copy_from_slice(&len.to_le_bytes());
+    }
+}
+
+/// What of the payload is in the container.
+fn riff(payload: &[u8]) -> &[u8] {
+    usize::try_from(end(payload)).ok().and_then(|end| payload.get(..end)).unwrap_or(payload)
+}
+
+fn flags(riff: &[u8]) -> u8 {
+    let chunk = riff.get(12..).unwrap_or_default();
+    chunk.get(8).copied().filter(|_| chunk.starts_with(b"VP8X")).unwrap_or(0) & (EXIF_FLAG | XMP_FLAG)
+}
+
+/// Whether the header says that there are EXIF or XMP.
+pub(super) fn has_metadata(prefix: &[u8]) -> bool {
+    flags(riff(prefix)) != 0
+}
+
+/// The header of the container and of the image, which has the length that it must have.
+pub(super) fn header(prefix: &[u8]) -> Vec<u8> {
+    let mut header = prefix.get(..30).unwrap_or(prefix).to_vec();
+    if let Some(len) = header.get_mut(16..20) {
+        len.copy_from_slice(&10_u32.to_le_bytes());
+    }
+    header
+}
+
+/// Whether a chunk with this name is read by [`metadata`].
+pub(super) fn states_facts(name: &[u8; 4]) -> bool {
+    matches!(name, b"EXIF" | b"XMP ")
+}
+
 pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
     let mut metadata = Metadata::default();
-    let riff_len = payload.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |len| u32::from_le_bytes(*len) as usize);
-    let riff = payload.get(..riff_len.saturating_add(8)).unwrap_or(payload);
-    let mut rest = riff.get(12..).unwrap_or_default();
-    let flags = rest.get(8).copied().filter(|_| rest.starts_with(b"VP8X")).unwrap_or(0);
-    if flags & (EXIF_FLAG | XMP_FLAG) == 0 {
+    let riff = riff(payload);
+    let flags = flags(riff);
+    if flags == 0 {
         return metadata;
     }
+    let mut rest = riff.get(12..).unwrap_or_default();
     while let Some(&[a, b, c, d, l0, l1, l2, l3]) = rest.first_chunk() {
         let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         let Some(chunk) = len.checked_add(8).and_then(|end| rest.get(8..end)) else { break };

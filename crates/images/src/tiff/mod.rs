@@ -29,7 +29,7 @@ mod values;
 mod walk;
 
 pub(crate) use layout::Layout;
-pub(crate) use page::{FirstPage, PageDirectory};
+pub(crate) use page::{FirstPage, PageDirectory, PageSize};
 
 pub use copy::{PageCopy, extract_page};
 pub use extract::PageExtraction;

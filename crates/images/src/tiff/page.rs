@@ -28,7 +28,13 @@ impl TiffPage {
     /// # Errors
     /// When the size is missing, out of line, negative or zero.
     pub fn size(&self) -> Result<ImageSize> {
-        size_of(self.number, self.layout, &self.entries)
+        Ok(PageSize::of(self.number, self.layout, &self.entries)?.turned())
+    }
+
+    /// Whether the page has no orientation tag, so that its XMP may rotate it.
+    #[must_use]
+    pub fn asks_xmp(&self) -> bool {
+        PageSize::of(self.number, self.layout, &self.entries).is_ok_and(|page| page.asked_xmp().is_some())
     }
 
     /// Whether the tables of the page may be anywhere in the file.
@@ -47,37 +53,63 @@ pub(crate) fn raw_entries(layout: Layout, entries: &[u8]) -> impl Iterator<Item 
     entries.chunks_exact(len)
 }
 
-fn size_of(page: usize, layout: Layout, entries: &[u8]) -> Result<ImageSize> {
-    let (size, turned) = stored_size_of(page, layout, entries)?;
-    Ok(if turned { ImageSize { width: size.height, height: size.width } } else { size })
+/// The size of a page, and what states its orientation.
+#[derive(Debug, Clone)]
+pub(crate) struct PageSize {
+    pub(crate) stored: ImageSize,
+    /// 0 for a value that means nothing.
+    orientation: Option<u8>,
+    xmp: Option<Range<u64>>,
 }
 
-/// The size as stored, and whether the orientation tag exchanges the sides.
-fn stored_size_of(page: usize, layout: Layout, entries: &[u8]) -> Result<(ImageSize, bool)> {
-    let [mut width, mut height, mut orientation] = [None; 3];
-    for bytes in raw_entries(layout, entries) {
-        let slot = match layout.endian.u16(bytes) {
-            Some(tags::WIDTH) => &mut width,
-            Some(tags::HEIGHT) => &mut height,
-            Some(tags::ORIENTATION) => &mut orientation,
-            _ => continue,
-        };
-        if slot.is_none() {
-            *slot = Entry::parse(layout, bytes);
+impl PageSize {
+    fn of(page: usize, layout: Layout, entries: &[u8]) -> Result<Self> {
+        let [mut width, mut height, mut orientation, mut xmp] = [None; 4];
+        for bytes in raw_entries(layout, entries) {
+            let slot = match layout.endian.u16(bytes) {
+                Some(tags::WIDTH) => &mut width,
+                Some(tags::HEIGHT) => &mut height,
+                Some(tags::ORIENTATION) => &mut orientation,
+                Some(tags::XMP) => &mut xmp,
+                _ => continue,
+            };
+            if slot.is_none() {
+                *slot = Entry::parse(layout, bytes);
+            }
         }
+        let side = |entry: Option<Entry>, tag: u16| {
+            let entry = entry.ok_or(Error::MissingTag { page, tag })?;
+            entry.inline_unsigned(layout).and_then(|value| u32::try_from(value).ok()).ok_or(Error::UnusableTag {
+                page,
+                tag,
+                kind: entry.kind,
+                count: entry.count,
+            })
+        };
+        let (width, height) = (side(width, tags::WIDTH)?, side(height, tags::HEIGHT)?);
+        let stored = ImageSize::new(width, height)?;
+        // As Pillow: a byte or a text is no orientation, but XMP is not asked then.
+        let value = |entry: Entry| entry.inline_unsigned(layout).filter(|_| !matches!(entry.kind, 1 | 2 | 7));
+        let orientation = orientation.map(|entry| value(entry).and_then(|value| u8::try_from(value).ok()).unwrap_or(0));
+        let xmp = xmp.filter(|entry| matches!(entry.kind, 1 | 7)).and_then(|entry| entry.out_of_line(layout));
+        Ok(Self { stored, orientation, xmp })
     }
-    let side = |entry: Option<Entry>, tag: u16| {
-        let entry = entry.ok_or(Error::MissingTag { page, tag })?;
-        entry.inline_unsigned(layout).and_then(|value| u32::try_from(value).ok()).ok_or(Error::UnusableTag {
-            page,
-            tag,
-            kind: entry.kind,
-            count: entry.count,
-        })
-    };
-    let (width, height) = (side(width, tags::WIDTH)?, side(height, tags::HEIGHT)?);
-    let turned = orientation.and_then(|entry| entry.inline_unsigned(layout)).is_some_and(|value| (5..=8).contains(&value));
-    Ok((ImageSize::new(width, height)?, turned))
+
+    /// Where XMP is, if it decides.
+    pub(crate) fn asked_xmp(&self) -> Option<Range<u64>> {
+        self.xmp.clone().filter(|_| self.orientation.is_none())
+    }
+
+    /// 1 to 8; `from_xmp` is what XMP states.
+    pub(crate) fn upright_by(&self, from_xmp: Option<u8>) -> u8 {
+        self.orientation.or(from_xmp).filter(|value| (2..=8).contains(value)).unwrap_or(1)
+    }
+
+    /// Width and height, swapped if the orientation tag rotates the page by 90°.
+    fn turned(&self) -> ImageSize {
+        let ImageSize { width, height } = self.stored;
+        if self.upright_by(None) > 4 { ImageSize { width: height, height: width } } else { self.stored }
+    }
 }
 
 /// A directory of the main chain, found in memory without an index of the others.
@@ -120,7 +152,7 @@ impl<'a> PageDirectory<'a> {
 
     /// Width and height as stored.
     pub(crate) fn size(&self, page: usize) -> Result<ImageSize> {
-        stored_size_of(page, self.layout, self.entries).map(|(size, _)| size)
+        PageSize::of(page, self.layout, self.entries).map(|page| page.stored)
     }
 }
 
@@ -136,8 +168,16 @@ impl FirstPage {
         Self { payload_len, place: None }
     }
 
-    /// Continues in `window`; the first window must begin at the start of the payload.
+    /// The size by the orientation tag alone; see [`FirstPage::page`].
     pub(crate) fn step(&mut self, window: Window<'_>) -> Result<Progress<ImageSize, Range<u64>>> {
+        Ok(match self.page(window)? {
+            Progress::Needs(range) => Progress::Needs(range),
+            Progress::Ready(page) => Progress::Ready(page.turned()),
+        })
+    }
+
+    /// Continues in `window`; the first window must begin at the start of the payload.
+    pub(crate) fn page(&mut self, window: Window<'_>) -> Result<Progress<PageSize, Range<u64>>> {
         let payload_len = self.payload_len;
         let (layout, offset) = match self.place {
             Some(place) => place,
@@ -149,7 +189,7 @@ impl FirstPage {
         }
         match read_directory(layout, window, offset, payload_len) {
             Ok(Progress::Needs(range)) => Ok(Progress::Needs(range)),
-            Ok(Progress::Ready(directory)) => size_of(0, layout, directory.entries).map(Progress::Ready),
+            Ok(Progress::Ready(directory)) => PageSize::of(0, layout, directory.entries).map(Progress::Ready),
             Err(at) => Err(Error::DirectoryOutOfFile { page: 0, broken_page: 0, offset: at.offset, needed: at.needed, payload_len }),
         }
     }

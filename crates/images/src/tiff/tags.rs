@@ -26,6 +26,7 @@ pub(crate) const JPEG_INTERCHANGE_LENGTH: u16 = 514;
 pub(crate) const JPEG_Q_TABLES: u16 = 519;
 pub(crate) const JPEG_DC_TABLES: u16 = 520;
 pub(crate) const JPEG_AC_TABLES: u16 = 521;
+pub(crate) const XMP: u16 = 700;
 pub(crate) const EXIF_IFD: u16 = 34665;
 pub(crate) const GPS_IFD: u16 = 34853;
 pub(crate) const INTEROP_IFD: u16 = 40965;
