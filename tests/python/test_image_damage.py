@@ -163,3 +163,21 @@ def test_flipped_bits_are_refused_or_decoded_as_by_pillow(format, damaged):
     )
     assert found["lenient"] <= LENIENT[format] * found.total() or damaged == "accept", found
     assert found["strict"] <= STRICT[format] * found.total() or damaged == "raise", found
+
+
+def test_png_that_lacks_chunks_after_its_pixels_is_accepted_as_pillow_accepts_it():
+    """Up to 12 bytes of the end and 4 of the last checksum; what lacks more is refused by both."""
+    wrong = []
+    for number, payload in enumerate(files("PNG")):
+        for cut in (*range(1, 17), *range(25, 60, 7)):
+            found = (verdict(payload[:-cut], "accept"), by_us(payload[:-cut], "raise") is None)
+            if found != ("equal" if cut < 17 else "both refuse", True):
+                wrong.append((number, cut, found))
+    assert not wrong
+
+
+def test_png_with_text_after_its_pixels_that_is_cut_is_accepted():
+    payload = encoded(picture(1, (48, 32)), "PNG")
+    text = b"\0\0\0\x40tEXtComment\0" + b"x" * 20
+    found = pixels.decode(payload[:-12] + text, background=None, damaged="accept")
+    assert np.array_equal(found, pixels.decode(payload, background=None))

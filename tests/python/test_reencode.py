@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import struct
+import zlib
 
 import pytest
 
@@ -74,6 +76,60 @@ def test_png_has_the_pixels_and_no_orientation(tmp_path, max_side):
         stored, expected = Image.open(io.BytesIO(row["binary_content"])), shown(image, max_side)
         assert (stored.format, stored.mode, dict(stored.getexif())) == ("PNG", expected.mode, {})
         np.testing.assert_array_equal(np.asarray(stored), np.asarray(expected))
+
+
+def images_with_alpha():
+    colors = picture(60, 40).convert("RGBA")
+    colors.putalpha(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 60), np.uint8)))
+    gray, palette = colors.convert("LA"), picture(60, 40).quantize(16)
+    rgb = picture(60, 40)
+    keyed = encoded(rgb, "PNG", transparency=rgb.getpixel((3, 3)))
+    deep = np.random.default_rng(1).integers(0, 1 << 16, (40, 60, 4), np.uint16)
+    return {
+        "rgba": encoded(colors),
+        "gray": encoded(gray),
+        "palette": encoded(palette, "PNG", transparency=bytes(range(0, 256, 16))),
+        "keyed": keyed,
+        "turned": turned(colors, 6, "PNG"),
+        "opaque": encoded(rgb.convert("RGBA")),
+        "16 bits": _png_of_16_bits(deep),
+    }
+
+
+def _png_of_16_bits(samples):
+    height, width, _ = samples.shape
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in samples)
+    header = struct.pack(">IIBBBBB", width, height, 16, 6, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    packed = [
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
+
+@pytest.mark.parametrize("max_side", [None, 13])
+def test_png_that_stays_one_keeps_its_alpha_as_pillow_does(tmp_path, max_side):
+    images = images_with_alpha()
+    found = reencoded(tmp_path, ReencodeImages("png", max_side=max_side), list(images.values()))
+
+    for row, (name, image) in zip(found, images.items(), strict=True):
+        stored, expected = Image.open(io.BytesIO(row["binary_content"])), Image.open(io.BytesIO(image))
+        expected = ImageOps.exif_transpose(expected)
+        expected = expected if expected.mode == "LA" else expected.convert("RGBA")
+        if max_side is not None:
+            expected = ImageOps.contain(expected, (max_side, max_side), Image.Resampling.LANCZOS)
+            assert stored.mode == expected.mode, name
+        np.testing.assert_array_equal(np.asarray(stored.convert(expected.mode)), np.asarray(expected), name)
+
+
+@pytest.mark.parametrize("codec", ["webp", "tiff"])
+def test_image_that_stays_in_a_codec_of_pillow_keeps_its_alpha(tmp_path, codec):
+    colors = picture(60, 40).convert("RGBA")
+    colors.putalpha(100)
+    [row] = reencoded(tmp_path, ReencodeImages(codec, max_side=16), [encoded(colors, codec.upper())])
+    stored = Image.open(io.BytesIO(row["binary_content"]))
+    assert (stored.mode, stored.size) == ("RGBA", (16, 11))
+    assert stored.getextrema()[3] == (100, 100)
 
 
 @pytest.mark.parametrize("codec", ["jpeg", "png", "webp"])

@@ -8,7 +8,7 @@ use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
 use crate::caught::caught;
 use crate::error::{Error, Result};
-use crate::raster::Raster;
+use crate::raster::{Raster, Sides};
 
 /// How pixels are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,14 +51,28 @@ fn jpeg(image: Raster<'_>, quality: u8) -> Result<Vec<u8>> {
 }
 
 fn png(image: Raster<'_>) -> Result<Vec<u8>> {
+    let color = if image.channels() == 1 { ColorType::Grayscale } else { ColorType::Rgb };
+    png_of(image.sides(), color, &image.packed())
+}
+
+/// A PNG of colors with their alpha, one byte a pixel.
+pub(crate) fn png_with_alpha(colors: Raster<'_>, alpha: &[u8]) -> Result<Vec<u8>> {
+    let color = if colors.channels() == 1 { ColorType::GrayscaleAlpha } else { ColorType::Rgba };
+    let packed = colors.packed();
+    let pixels = packed.chunks_exact(colors.channels().max(1)).zip(alpha);
+    let samples: Vec<u8> = pixels.flat_map(|(pixel, alpha)| pixel.iter().chain(std::iter::once(alpha)).copied()).collect();
+    caught(ImageFormat::Png, || png_of(colors.sides(), color, &samples))
+}
+
+fn png_of(sides: Sides, color: ColorType, samples: &[u8]) -> Result<Vec<u8>> {
     let failed = |error: png::EncodingError| Error::encoder(ImageFormat::Png, error);
     let side = |side: usize| u32::try_from(side).map_err(|error| Error::encoder(ImageFormat::Png, error));
     let mut payload = Vec::new();
-    let mut encoder = png::Encoder::new(&mut payload, side(image.sides().width)?, side(image.sides().height)?);
-    encoder.set_color(if image.channels() == 1 { ColorType::Grayscale } else { ColorType::Rgb });
+    let mut encoder = png::Encoder::new(&mut payload, side(sides.width)?, side(sides.height)?);
+    encoder.set_color(color);
     encoder.set_depth(BitDepth::Eight);
     let mut writer = encoder.write_header().map_err(failed)?;
-    writer.write_image_data(&image.packed()).map_err(failed)?;
+    writer.write_image_data(samples).map_err(failed)?;
     writer.finish().map_err(failed)?;
     Ok(payload)
 }
@@ -67,7 +81,7 @@ fn png(image: Raster<'_>) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::decode::{DecodeOptions, Decoder, Part};
-    use crate::raster::{Region, Sides};
+    use crate::raster::Region;
 
     #[test]
     fn png_contains_the_pixels_of_a_part_of_an_image() {

@@ -3,6 +3,7 @@
 //! Everything is a pure function of the bytes and the options, so a batch is the same on every thread, rank and machine. The reference is Pillow 13:
 //! integer arithmetic that is equal on every CPU. Nothing here opens a file, and no size that a header states is trusted before it was checked.
 
+mod alpha;
 mod augment;
 mod build_info;
 mod caught;

@@ -1,12 +1,13 @@
 //! Images in another codec, no larger than asked for, and upright.
 //!
 //! A [`Reencoder`] belongs to one thread, and keeps its buffers from image to image. Invariant: an image that already has the codec, the size and the
-//! orientation is not touched, so a second run changes nothing.
+//! orientation is not touched, so a second run changes nothing. A PNG that stays one keeps its alpha.
 
 use shardmill_images::{ImageFormat, page_facts, sniff};
 
+use crate::alpha::{alpha_of, has_alpha, unweight};
 use crate::decode::{DecodeOptions, Decoder, Part};
-use crate::encode::Codec;
+use crate::encode::{Codec, png_with_alpha};
 use crate::error::{Error, Result};
 use crate::geometry::contained;
 use crate::raster::{Raster, Sides};
@@ -25,6 +26,7 @@ pub struct Reencode {
 pub struct Reencoder {
     decoder: Decoder,
     resizer: Resizer,
+    alpha_resizer: Resizer,
 }
 
 impl Reencoder {
@@ -36,6 +38,9 @@ impl Reencoder {
         if is_kept(payload, wanted)? {
             return Ok(None);
         }
+        if wanted.codec == Codec::Png && has_alpha(payload) {
+            return self.with_alpha(payload, wanted.max_side).map(Some);
+        }
         // A curated image may be larger than a loader would take; memory is bounded by one image per thread.
         let options = DecodeOptions { max_pixels: u64::MAX, ..DecodeOptions::default() };
         let decoded = self.decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
@@ -44,6 +49,32 @@ impl Reencoder {
         let target = target(sides, wanted.max_side)?;
         let image = self.resizer.resize(image, target, target.whole(), Filter::Lanczos)?;
         wanted.codec.encode(image).map(Some)
+    }
+
+    /// A PNG with alpha, turned and resized as Pillow does: colors are weighted by alpha while they are resized.
+    fn with_alpha(&mut self, payload: &[u8], max_side: Option<usize>) -> Result<Vec<u8>> {
+        let (sides, channels, white) = self.on(payload, Some([255; 3]))?;
+        let (.., black) = self.on(payload, Some([0; 3]))?;
+        let alpha = alpha_of(&white, &black, channels);
+        let target = target(sides, max_side)?;
+        let alpha = Raster::new(&alpha, sides, 1)?;
+        if target == sides {
+            let (.., stored) = self.on(payload, None)?;
+            return png_with_alpha(Raster::new(&stored, sides, channels)?, &alpha.packed());
+        }
+        let alpha = self.alpha_resizer.resize(alpha, target, target.whole(), Filter::Lanczos)?;
+        let colors = self.resizer.resize(Raster::new(&black, sides, channels)?, target, target.whole(), Filter::Lanczos)?;
+        let mut colors = colors.packed().into_owned();
+        unweight(&mut colors, channels, &alpha.packed());
+        png_with_alpha(Raster::new(&colors, target, channels)?, &alpha.packed())
+    }
+
+    /// Sides, channels and pixels of the image on a background.
+    fn on(&mut self, payload: &[u8], background: Option<[u8; 3]>) -> Result<(Sides, usize, Vec<u8>)> {
+        let options = DecodeOptions { background, max_pixels: u64::MAX, ..DecodeOptions::default() };
+        let decoded = self.decoder.decode(payload, &options, |_, _| Part::WHOLE)?;
+        let sides = Sides { height: decoded.height as usize, width: decoded.width as usize };
+        Ok((sides, decoded.channels, decoded.pixels.to_vec()))
     }
 }
 

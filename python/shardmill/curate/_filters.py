@@ -27,6 +27,7 @@ from shardmill.expressions import Expression, Value, expression_of
 class AspectRatioFilter:
     """Keep images with ``min <= width / height <= max``, according to their headers.
 
+    Width and height are those of the image as it is seen: turned as its EXIF or XMP says.
     Images whose size is not known are dropped, and counted as ``image header unreadable``.
 
     Args:
@@ -253,8 +254,8 @@ class ImageStage:
 class QRCodeFilter(ImageStage):
     """Keep images in which QR codes cover less than ``threshold`` of the area.
 
-    Images that cannot be decoded are dropped. If the detector fails or finds nothing, the image is kept. Requires
-    ``shardmill[images]``.
+    Images are turned as their EXIF or XMP says. Images that cannot be decoded are dropped. If the detector fails or finds nothing, the image
+    is kept. Requires ``shardmill[images]``.
 
     Args:
         threshold: covered fraction of the area from which an image is dropped.
@@ -288,7 +289,7 @@ class ClipScoreFilter(ImageStage):
 
     Args:
         model: computes embeddings: ``embed_images(list[PIL.Image.Image]) -> array (n, d)`` and ``embed_texts(list[str]) -> array (n, d)``.
-            It must be thread-safe. See ``shardmill.integrations.open_clip.OpenClip``.
+            Images are upright. It must be thread-safe. See ``shardmill.integrations.open_clip.OpenClip``.
         min_score: minimum score to keep.
         drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
     """
@@ -400,8 +401,8 @@ class ReencodeImages:
 
     An image that is already stored in this codec, is upright, and is not larger than ``max_side`` keeps its bytes. This is decided by its
     header; ``quality`` does not matter, because encoding it again would only lose quality. All other images are decoded, turned as their EXIF
-    or XMP says, and encoded without metadata; transparent pixels are composited on white. Larger images are resized with Lanczos; images are
-    never enlarged.
+    or XMP says, and encoded without metadata. A PNG, TIFF, WebP or AVIF that stays in its codec keeps its alpha; otherwise, transparent pixels
+    are composited on white. Larger images are resized with Lanczos; images are never enlarged.
 
     JPEG and PNG are written natively. The bytes of a JPEG equal those of ``save(format="JPEG", quality=quality)`` of Pillow for the same pixels;
     grayscale images stay grayscale. Other codecs require ``shardmill[images,arrow]``.

@@ -8,6 +8,7 @@ its own images and its own detector, and shares only the loaded modules. Invaria
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from shardmill.errors import FormatError
 if TYPE_CHECKING:
     import numpy as np
 
+# Formats of Pillow in which an image keeps its alpha; PNG is written natively.
+_WITH_ALPHA = frozenset({"AVIF", "TIFF", "WEBP"})
 # Number of decoded images passed to a model at once: they are much larger than the bytes of a chunk.
 _CLIP_BATCH = 64
 
@@ -56,18 +59,28 @@ def _decoded_natively(payload: bytes, **options: Any) -> Any:
 
 
 def opened(payload: bytes) -> Any | None:
-    """Return the image as RGB, or None if it cannot be decoded."""
+    """Return the image as RGB and upright, or None if it cannot be decoded."""
     image_module = _pillow()
     try:
         with image_module.open(io.BytesIO(payload)) as image:
+            turn_upright(image)
             return (_with_8_bits(image) if image.mode.startswith("I;16") else image).convert("RGB")
     except Exception as error:  # Pillow's decoders raise nearly any exception on damaged data
         if not _is_too_large(error):
             return None
     try:
-        return _decoded_natively(payload, background=None, orientation=False)
+        return _decoded_natively(payload, background=None)
     except FormatError:
         return None
+
+
+def turn_upright(image: Any) -> None:
+    """Turn an image in place as its EXIF or XMP says; records that cannot be read turn nothing."""
+    from PIL import ImageOps
+
+    # Pillow's parsers raise nearly any exception on damaged records; damaged pixels fail again when they are used.
+    with suppress(Exception):
+        ImageOps.exif_transpose(image, in_place=True)
 
 
 def _with_8_bits(image: Any) -> Any:
@@ -218,7 +231,7 @@ def _reencoded(payload: bytes, codec: str, quality: int, max_side: int | None) -
 
 
 def _resized(payload: bytes, codec: str, max_side: int | None) -> Any:
-    """Return an image upright, on white, never larger; ``None`` if nothing has to change."""
+    """Return an image upright, on white unless it keeps its codec, never larger; ``None`` if nothing has to change."""
     try:
         image = _upright(payload, codec, max_side)
     except Exception as error:
@@ -232,7 +245,10 @@ def _resized(payload: bytes, codec: str, max_side: int | None) -> Any:
 
 
 def _upright(payload: bytes, codec: str, max_side: int | None) -> Any:
-    """Return an image upright and on white; ``None`` if it is stored in ``codec``, upright, and not larger than ``max_side``."""
+    """Return an image upright; ``None`` if it is stored in ``codec``, upright, and not larger than ``max_side``.
+
+    Transparent pixels are composited on white, unless the image is already stored in ``codec`` and ``codec`` keeps them.
+    """
     image_module = _pillow()
     from PIL import ImageOps
 
@@ -242,6 +258,8 @@ def _upright(payload: bytes, codec: str, max_side: int | None) -> Any:
             return None
         upright = ImageOps.exif_transpose(stored)
         image = _with_8_bits(upright) if upright.mode.startswith("I;16") else upright
+        if image.has_transparency_data and stored.format in _WITH_ALPHA and stored.format == codec.upper():
+            return image.convert("RGBA")
         if image.has_transparency_data:
             white = image_module.new("RGBA", image.size, "white")
             image = image_module.alpha_composite(white, image.convert("RGBA"))

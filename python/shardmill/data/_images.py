@@ -127,9 +127,11 @@ class Images:
             ``shardmill.storage.configure`` sets; use it only if you trust the authors of the data.
         root: directory that paths are relative to; by default, that of the data set. Absolute paths, ``..``, and links that leave the
             directory are rejected.
-        max_pixels: maximum of height times width. Larger images are bad; the size is checked before memory is allocated.
+        max_pixels: maximum of height times width. Larger images are bad; the size is checked before memory is allocated. Decoding takes up to
+            12 bytes of memory per pixel.
         damaged: ``"raise"`` treats images that the decoder patches up, such as JPEG data with bad codes, as bad. ``"accept"`` returns them,
-            as Pillow does. A file that ends early is bad in both cases, also if it lacks only the end marker of a JPEG.
+            as Pillow does, also a PNG that lacks chunks after its pixels. Any other file that ends early is bad in both cases, also a JPEG that
+            lacks only its end marker.
         on_error: how to handle a bad image. By default, the error policy of the loader applies. ``"null"`` fills the image with
             ``background`` and adds a boolean column ``<name>__valid``.
 

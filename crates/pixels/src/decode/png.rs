@@ -3,6 +3,7 @@
 //! The crate decodes to samples as stored; they are brought to eight bits here, as Pillow does. Invariant: memory is taken only for as many bytes as the
 //! payload can inflate to.
 
+use std::borrow::Cow;
 use std::io::{Cursor, ErrorKind};
 
 use png::{BitDepth, ColorType, DecodeOptions, DecodingError, Info, Limits, Transformations};
@@ -19,6 +20,9 @@ const PNG: ImageFormat = ImageFormat::Png;
 const MAX_INFLATION: usize = 1032;
 
 pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> {
+    let payload = if target.damaged == Damaged::Accept { ended(payload) } else { Cow::Borrowed(payload) };
+    target.notes.accepted_damage |= matches!(payload, Cow::Owned(_));
+    let payload = &*payload;
     let mut options = DecodeOptions::default();
     options.set_ignore_text_chunk(true);
     options.set_ignore_iccp_chunk(true);
@@ -66,6 +70,31 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
         }
         (ColorType::Grayscale, _) => rows.gray(target.keeps_alpha, pixels),
     }
+}
+
+/// The payload with the chunk that ends a PNG, which a file that was cut lacks. Whether its rows are there is found when they are decoded.
+fn ended(payload: &[u8]) -> Cow<'_, [u8]> {
+    const END: &[u8] = b"\0\0\0\0IEND\xae\x42\x60\x82";
+    let mut at = 8;
+    while let Some(&[l3, l2, l1, l0, a, b, c, d]) = payload.get(at..).and_then(|rest| rest.first_chunk()) {
+        let (len, name) = (u32::from_be_bytes([l3, l2, l1, l0]) as usize, [a, b, c, d]);
+        let Some(next) = at.checked_add(12).and_then(|end| end.checked_add(len)).filter(|next| *next <= payload.len()) else {
+            let before = payload.get(..at).unwrap_or_default();
+            if &name != b"IDAT" {
+                return [before, END].concat().into();
+            }
+            // What there is of the pixels, whose checksum is not asked for.
+            let pixels = payload.get(at + 8..).unwrap_or_default();
+            let pixels = pixels.get(..len).unwrap_or(pixels);
+            let stated = u32::try_from(pixels.len()).unwrap_or(u32::MAX).to_be_bytes();
+            return [before, &stated[..], b"IDAT", pixels, &[0; 4], END].concat().into();
+        };
+        if &name == b"IEND" {
+            return payload.into();
+        }
+        at = next;
+    }
+    [payload.get(..at).unwrap_or(payload), END].concat().into()
 }
 
 /// The samples as stored.

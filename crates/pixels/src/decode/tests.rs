@@ -117,19 +117,39 @@ fn claims_are_refused_before_memory_is_taken() {
     }
 }
 
-#[test]
-fn jpeg_with_a_thousand_scans_is_refused() {
+/// A progressive or sequential JPEG of one component, or of the first of three, with so many scans of zeros.
+fn jpeg_of_scans(frame: u8, side: u16, components: u8, scans: usize) -> Vec<u8> {
     let mut payload = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
     payload.resize(payload.len() + 64, 1);
-    payload.extend([0xff, 0xc2, 0, 11, 8, 2, 0, 2, 0, 1, 1, 0x11, 0]);
+    let [high, low] = side.to_be_bytes();
+    payload.extend([0xff, frame, 0, 8 + 3 * components, 8, high, low, high, low, components]);
+    (1..=components).for_each(|component| payload.extend([component, 0x11, 0]));
     payload.extend([0xff, 0xc4, 0, 20, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    for _ in 0..1000 {
+    for _ in 0..scans {
         payload.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 0, 0]);
         payload.resize(payload.len() + 512, 0);
     }
     payload.extend([0xff, 0xd9]);
-    let outcome = decode(&payload, &DecodeOptions::default());
-    assert!(matches!(&outcome, Err(error) if matches!(error.cause(), Cause::Limit | Cause::Damaged)), "{outcome:?}");
+    payload
+}
+
+#[test]
+fn jpeg_with_too_many_scans_for_its_size_is_refused_before_it_is_decoded() {
+    for (frame, side, components, scans, is_refused) in [
+        (0xc2, 512, 1, 1000, true),
+        (0xc2, 512, 1, 501, true),
+        (0xc2, 8192, 1, 33, true),
+        (0xca, 8192, 1, 33, true),
+        (0xc2, 8192, 1, 32, false),
+        (0xc0, 8192, 3, 33, true),
+        // The library stops after a scan of all components.
+        (0xc0, 512, 1, 1000, false),
+        (0xc2, 4096, 1, 31, false),
+    ] {
+        let outcome = decode(&jpeg_of_scans(frame, side, components, scans), &DecodeOptions::default());
+        let is_limit = matches!(&outcome, Err(error) if error.cause() == Cause::Limit && error.to_string().contains("scans of"));
+        assert_eq!(is_limit, is_refused, "{frame:x} {side} {scans}: {:?}", outcome.err());
+    }
 }
 
 #[test]

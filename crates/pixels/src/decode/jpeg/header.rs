@@ -11,6 +11,12 @@ use crate::error::{Error, Result};
 use crate::raster::Sides;
 
 const JPEG: ImageFormat = ImageFormat::Jpeg;
+/// The most that are decoded of any image. Encoders write ten or so.
+pub(super) const MAX_SCANS: u16 = 500;
+/// As many are decoded of images of all sizes.
+const FREE_SCANS: u64 = 32;
+/// The product of scans and pixels for more: half a second or so.
+const MAX_PASSED_PIXELS: u64 = 1 << 29;
 
 /// The frame header, and where the markers are.
 #[derive(Debug)]
@@ -24,6 +30,9 @@ pub(crate) struct Header {
     pub(crate) unit: Option<Sides>,
     /// Whether the first scan has all components, so that nothing of a row of units comes later.
     pub(crate) has_one_scan: bool,
+    is_progressive: bool,
+    /// Where the data of the first scan begins.
+    first_scan: usize,
     /// The sampling factors of each component, horizontal in the high bits.
     pub(crate) factors: Vec<u8>,
     /// Bytes between segments, which belong to none.
@@ -44,6 +53,8 @@ impl Header {
             is_arithmetic: false,
             unit: None,
             has_one_scan: false,
+            is_progressive: false,
+            first_scan: 0,
             factors: Vec::new(),
             extraneous: Vec::new(),
             odd: Vec::new(),
@@ -86,6 +97,7 @@ impl Header {
                 0xee if segment.len() >= 12 && segment.starts_with(b"Adobe") => adobe = segment.get(11).map(|transform| (at + 13, *transform)),
                 0xda => {
                     header.has_one_scan = segment.first() == Some(&header.components);
+                    header.first_scan = position;
                     break;
                 }
                 _ => {}
@@ -118,6 +130,7 @@ impl Header {
         }
         self.components = components;
         self.is_arithmetic = matches!(code, 0xc9 | 0xca);
+        self.is_progressive = matches!(code, 0xc2 | 0xca);
         self.factors = segment.iter().skip(7).step_by(3).take(components.into()).copied().collect();
         // After its first scans, a progressive image is smoothed across units.
         if matches!(code, 0xc0 | 0xc1 | 0xc9) {
@@ -129,6 +142,24 @@ impl Header {
         // A component has between one and four samples a unit and direction, so at least a sixteenth of the pixels.
         let blocks = u64::from(self.size.width.div_ceil(8)) * u64::from(self.size.height.div_ceil(8));
         self.fewest_blocks = if components == 1 { blocks } else { blocks / 16 };
+        Ok(())
+    }
+
+    /// Refuses more scans than an encoder writes, before one is decoded: a scan of a few bytes costs a pass over all coefficients.
+    ///
+    /// # Errors
+    /// For more than [`MAX_SCANS`], and for more than [`FREE_SCANS`] that pass over more than [`MAX_PASSED_PIXELS`] together.
+    pub(crate) fn check_scans(&self, payload: &[u8]) -> Result<()> {
+        if self.has_one_scan && !self.is_progressive {
+            return Ok(());
+        }
+        let pixels = u64::from(self.size.width) * u64::from(self.size.height);
+        let most = (MAX_PASSED_PIXELS / pixels.max(1)).clamp(FREE_SCANS, MAX_SCANS.into());
+        let scans = scans(payload, self.first_scan);
+        if scans > most {
+            let (width, height) = (self.size.width, self.size.height);
+            return Err(Error::limit(JPEG, format!("{scans} scans of {width} x {height} pixels, at most {most} are decoded")));
+        }
         Ok(())
     }
 
@@ -180,6 +211,26 @@ fn next_marker(payload: &[u8], position: usize, extraneous: &mut Vec<std::ops::R
     Ok((code, position + found + 2))
 }
 
+/// Number of scans, of which the first has its data at `position`.
+fn scans(payload: &[u8], mut position: usize) -> u64 {
+    let mut scans = 1;
+    while let Some(at) = payload.get(position..).and_then(|rest| rest.iter().position(|byte| *byte == 0xff)) {
+        position += at + 1;
+        match payload.get(position) {
+            None | Some(0xd9) => break,
+            Some(0 | 0x01 | 0xd0..=0xd8) => position += 1,
+            // Any number of these may precede a marker.
+            Some(0xff) => {}
+            Some(code) => {
+                scans += u64::from(*code == 0xda);
+                let len = payload.get(position + 1..).and_then(|rest| rest.first_chunk());
+                position += 1 + len.map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
+            }
+        }
+    }
+    scans
+}
+
 /// Whether the markers after the header lead to an end of the image, as libjpeg follows them.
 pub(crate) fn has_end(payload: &[u8]) -> bool {
     let mut position = 2;
@@ -219,6 +270,16 @@ mod tests {
         assert_eq!(cleaned.len(), payload.len() - 6);
         assert_eq!(Header::parse(&cleaned).unwrap().oddities(), 0);
         assert!(has_end(&payload) && !has_end(&payload[..payload.len() - 2]));
+    }
+
+    #[test]
+    fn scans_are_counted_past_stuffed_bytes_restarts_and_tables() {
+        let scan = b"\xff\xda\0\x08\x01\x01\0\0\x3f\0data\xff\0\xff\xd0more\xff\xff\xc4\0\x06\xff\xda\0\0";
+        let payload = [&[0; 5][..], &scan.repeat(3), b"\xff\xd9", scan].concat();
+        assert_eq!(scans(&payload, 5), 4);
+        for len in 0..payload.len() {
+            assert!(scans(&payload[..len], 5) <= 4);
+        }
     }
 
     #[test]

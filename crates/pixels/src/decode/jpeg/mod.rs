@@ -20,6 +20,7 @@ use header::Header;
 pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> {
     let header = Header::parse(payload)?;
     target.check(header.size)?;
+    header.check_scans(payload)?;
     // A Huffman code has at least a bit, so these pixels are not in the file.
     let bits = (payload.len() as u64).saturating_mul(8);
     if target.damaged == Damaged::Error && !header.is_arithmetic && bits < header.fewest_blocks {

@@ -6,7 +6,7 @@
 use shardmill_images::{ImageFormat, ImageSize};
 
 use crate::decode::codec::Target;
-use crate::decode::jpeg::header::{Header, has_end};
+use crate::decode::jpeg::header::{Header, MAX_SCANS, has_end};
 use crate::decode::jpeg::library::{Opened, PixelFormat};
 use crate::decode::options::Damaged;
 use crate::decode::raster::{Layout, Raster, reserve};
@@ -14,8 +14,6 @@ use crate::error::{Error, Result};
 use crate::raster::{Region, Sides};
 
 const JPEG: ImageFormat = ImageFormat::Jpeg;
-/// Encoders write ten or so; each scan of a hostile file costs a pass over all coefficients.
-const MAX_SCANS: u16 = 500;
 /// What the library may keep besides the coefficients of an image of several scans, which are two bytes a sample.
 const MAX_WORKING_BYTES: u64 = 64 << 20;
 

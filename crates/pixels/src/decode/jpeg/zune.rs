@@ -10,14 +10,13 @@ use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 use crate::decode::codec::Target;
-use crate::decode::jpeg::header::Header;
+use crate::decode::jpeg::header::{Header, MAX_SCANS};
 use crate::decode::options::Damaged;
 use crate::decode::raster::{Layout, Raster, reserve};
 use crate::error::{Error, Result};
 
 const JPEG: ImageFormat = ImageFormat::Jpeg;
 const MAX_SIDE: usize = 65_535;
-const MAX_SCANS: usize = 500;
 
 pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -> Result<Raster> {
     // The decoder puts the blocks of these in wrong places, and does not say so.
@@ -34,7 +33,7 @@ pub(crate) fn decode(payload: &[u8], header: &Header, target: &mut Target<'_>) -
     let options = DecoderOptions::default()
         .set_max_width(MAX_SIDE)
         .set_max_height(MAX_SIDE)
-        .jpeg_set_max_scans(MAX_SCANS)
+        .jpeg_set_max_scans(MAX_SCANS.into())
         .set_strict_mode(target.damaged == Damaged::Error)
         .jpeg_set_out_colorspace(color);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(payload), options);
