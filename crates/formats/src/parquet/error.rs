@@ -1,16 +1,32 @@
 //! Errors of Parquet files.
 
 use crate::limit::TooLarge;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType};
 use parquet::errors::ParquetError;
 use shardmill_storage::Error as StorageError;
 
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The footer is missing, truncated or inconsistent.
+    /// The file does not end with a footer.
     #[error("Footer of `{path}` cannot be read: {source}")]
     Footer { path: String, source: ParquetError },
+    /// There is a footer, but its content is inconsistent.
+    #[error("Footer of `{path}` is damaged: {source}")]
+    DamagedFooter { path: String, source: ParquetError },
+    #[error("`{path}` is encrypted, which is not supported")]
+    Encrypted { path: String },
+    /// The footer is not encrypted, other columns may not be either.
+    #[error("Column `{column}` of `{path}` is encrypted, which is not supported")]
+    EncryptedColumn { path: String, column: String },
+    /// The stored Arrow schema has a type that Arrow does not specify, or only a later version of it.
+    #[error("Column `{column}` of `{path}` is {data_type}, which is not supported")]
+    UnknownType { path: String, column: String, data_type: String },
+    #[error("Schema of `{path}` has no equal in Arrow: {source}")]
+    Schema { path: String, source: ParquetError },
+    /// Rows before it were delivered.
+    #[error("Column `{column}` of `{path}` has a value in row {row} that {data_type} cannot hold: {value}")]
+    Value { path: String, column: String, row: u64, data_type: DataType, value: String },
     /// A page or a value is damaged; rows before it were delivered.
     #[error("Rows of `{path}` cannot be read after row {row}: {source}")]
     Rows { path: String, row: u64, source: ParquetError },
@@ -49,6 +65,13 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Footer { .. } => Some("the writer was probably not closed, or this is not a Parquet file"),
+            Self::DamagedFooter { .. } => Some("the file is damaged; fetch it again from its source"),
+            Self::Encrypted { .. } => Some("decrypt the file first, as with pyarrow and its keys"),
+            Self::EncryptedColumn { .. } => Some("read the other columns with columns=[…], or decrypt the file first, as with pyarrow and its keys"),
+            Self::UnknownType { .. } | Self::Schema { .. } => {
+                Some("write the file again with another type of the column, such as a decimal or a string")
+            }
+            Self::Value { .. } => Some("read the other columns with columns=[…], or write the file again with a type that holds the value"),
             Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::UnsupportedType { .. } => {
                 Some("cast the column first, for example intervals to durations, other types to strings; or leave it out")

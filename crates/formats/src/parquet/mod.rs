@@ -7,13 +7,15 @@
 //! table.rs read.rs --ranges--> object_reader.rs --pages whose sizes and checksums hold--> the parquet crate --> batches
 //!                                gauge.rs, thrift.rs: decoded sizes, before memory is allocated
 //!                                page_damage.rs: which page a failure comes from
-//! zones.rs: time zones that the decoder would lose
+//! footer.rs: metadata that the decoder would refuse; exact.rs: values that it would change; stored_schema.rs: types that it would lose
 //! statistics/ bloom.rs page_index.rs: what is ruled out before a page is read
 //! write.rs stored_types.rs write_row_groups.rs write_checksums.rs: the way back
 //! ```
 
 mod bloom;
 mod error;
+mod exact;
+mod footer;
 mod gauge;
 mod layout;
 mod leaves;
@@ -23,6 +25,7 @@ mod page_index;
 mod read;
 mod shape;
 mod statistics;
+mod stored_schema;
 mod stored_types;
 mod table;
 mod thrift;
@@ -30,7 +33,6 @@ mod thrift_fields;
 mod write;
 mod write_checksums;
 mod write_row_groups;
-mod zones;
 
 pub use error::Error;
 pub use layout::{ColumnChunk, RowGroup};

@@ -5,6 +5,7 @@ use super::thrift::{Verdict, judge_page_header};
 use crate::limit::{DecodeLimit, TooLarge};
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::FooterTail;
 use parquet::file::reader::{ChunkReader, Length};
 use shardmill_storage::RangeRead;
 use std::io::{self, BufReader, Chain, Read};
@@ -144,12 +145,17 @@ impl ObjectReader {
         Ok(tail.iter().rev().fold(0u64, |len, byte| len << 8 | u64::from(*byte)))
     }
 
-    /// The bytes of the footer, empty when the file is too short to have one.
-    pub(super) fn footer(&self) -> Result<Bytes> {
-        let Some(end) = self.object.size().checked_sub(TAIL_LEN) else { return Ok(Bytes::new()) };
-        let len = self.footer_len(end)?;
-        let Some(start) = end.checked_sub(len) else { return Ok(Bytes::new()) };
-        self.get_bytes(start, usize::try_from(len)?)
+    /// The bytes of the footer, and whether they are encrypted.
+    ///
+    /// # Errors
+    /// When the file does not end as a Parquet file does.
+    pub(super) fn footer(&self) -> Result<(Bytes, bool)> {
+        let size = self.object.size();
+        let short = || ParquetError::EOF(format!("the file has {size} bytes, which are too few for its footer"));
+        let end = size.checked_sub(TAIL_LEN).ok_or_else(short)?;
+        let tail = FooterTail::try_from(&*self.get_bytes(end, usize::try_from(TAIL_LEN)?)?)?;
+        let start = end.checked_sub(tail.metadata_length() as u64).ok_or_else(short)?;
+        Ok((self.get_bytes(start, tail.metadata_length())?, tail.is_encrypted_footer()))
     }
 
     fn cursor(&self, offset: u64, refusal: Option<Refusal>) -> BufReader<Cursor> {

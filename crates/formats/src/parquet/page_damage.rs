@@ -37,6 +37,7 @@ impl ParquetFile {
         let offset = unsigned(chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset()));
         match (Error::Page { path, row_group, column, page, offset, source }).into_storage() {
             Ok(storage) => Err(storage),
+            Err(Error::Page { path, column, .. }) if self.is_encrypted => Ok(Some(Error::EncryptedColumn { path, column })),
             Err(error) => Ok(Some(error)),
         }
     }

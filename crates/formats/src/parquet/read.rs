@@ -1,21 +1,23 @@
 //! Reads a Parquet file in batches of bounded size.
 
-use super::Error;
+use super::exact::ColumnMisfit;
 use super::gauge::{Gauge, value_width};
 use super::layout::unsigned;
 use super::object_reader::{ObjectReader, unsupported_field};
-use super::shape::Shape;
+use super::shape::{Schemas, Shape};
+use super::stored_schema::{corrected_schema, unknown_type};
 use super::thrift::{Verdict, judge_footer};
-use super::zones::zoned_schema;
+use super::{Error, exact, footer};
 use crate::caught::caught;
 use crate::limit::{DecodeLimit, TooLarge};
 use crate::table::NestedColumn;
-use arrow_array::RecordBatch;
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::schema::types::SchemaDescriptor;
 use shardmill_storage::RangeRead;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -31,9 +33,10 @@ const MAX_FIXED_BYTES: u64 = 64 << 20;
 pub struct ParquetFile {
     pub(super) object: Arc<dyn RangeRead>,
     pub(super) footer: Arc<ParquetMetaData>,
-    schema: SchemaRef,
+    pub(super) shape: Arc<Shape>,
+    /// Whether columns may be encrypted.
+    pub(super) is_encrypted: bool,
     pub(super) limit: DecodeLimit,
-    pub(super) shape: Option<Arc<Shape>>,
     /// Filled when a nested column is first asked for.
     nested: OnceLock<Arc<[NestedColumn]>>,
     /// Created by the first read of rows.
@@ -48,8 +51,8 @@ impl ParquetFile {
     pub fn open(object: Arc<dyn RangeRead>) -> Result<Self, Error> {
         let footer = |source| footer_error(object.path(), source);
         let reader = ObjectReader::with_footer(Arc::clone(&object), DecodeLimit::default()).map_err(footer)?;
-        let bytes = reader.footer().map_err(footer)?;
-        Self::of_footer(object, &reader, &bytes)
+        let (bytes, is_encrypted) = reader.footer().map_err(footer)?;
+        Self::of_footer(object, &bytes, is_encrypted)
     }
 
     /// Sets a limit other than the default.
@@ -58,36 +61,43 @@ impl ParquetFile {
         Self { limit, ..self }
     }
 
-    /// `bytes` is the footer, which `reader` has in memory.
-    pub(super) fn of_footer(object: Arc<dyn RangeRead>, reader: &ObjectReader, bytes: &[u8]) -> Result<Self, Error> {
-        let footer = |source| Error::Footer { path: object.path().to_owned(), source };
+    /// `bytes` is the footer.
+    pub(super) fn of_footer(object: Arc<dyn RangeRead>, bytes: &[u8], is_encrypted: bool) -> Result<Self, Error> {
+        let path = || object.path().to_owned();
+        if is_encrypted {
+            return Err(Error::Encrypted { path: path() });
+        }
+        let damaged = |source| Error::DamagedFooter { path: path(), source };
         // Rejects a footer that would keep the decoder busy for hours. Other damage is left to the decoder.
         let (verdict, parts) = judge_footer(bytes);
         if verdict == Verdict::UnsupportedField {
-            return Err(footer(unsupported_field()));
+            return Err(damaged(unsupported_field()));
         }
-        let (parsed, schema, shape, decoding) = if let Some(shape) = parts.and_then(Shape::known) {
-            let options = ParquetMetaDataOptions::new().with_schema(Arc::clone(&shape.descriptor));
-            let parse = || ParquetMetaDataReader::new().with_metadata_options(Some(options)).parse_and_finish(reader);
-            let parsed = unpanicked("inconsistent metadata", parse).map_err(footer)?;
-            (Arc::new(parsed), Arc::clone(&shape.declared), Some(shape), OnceLock::new())
-        } else {
-            let load = || {
-                let loaded = ArrowReaderMetadata::load(reader, ArrowReaderOptions::new())?;
-                match zoned_schema(loaded.schema(), loaded.metadata()) {
-                    Some(zoned) => {
-                        let options = ArrowReaderOptions::new().with_schema(zoned);
-                        ArrowReaderMetadata::try_new(Arc::clone(loaded.metadata()), options).or(Ok(loaded))
-                    }
-                    None => Ok(loaded),
-                }
-            };
-            let decoding = unpanicked("inconsistent metadata", load).map_err(footer)?;
-            let (parsed, schema) = (Arc::clone(decoding.metadata()), Arc::clone(decoding.schema()));
-            let shape = parts.map(|parts| Shape::remember(parts, parsed.file_metadata().schema_descr_ptr(), Arc::clone(&schema)));
-            (parsed, schema, shape, OnceLock::from(decoding))
+        let failed = |source| match parts {
+            // The description of an encrypted column may be missing.
+            Some(parts) if parts.has_encryption => Error::Encrypted { path: path() },
+            _ => damaged(source),
         };
-        Ok(Self { object, footer: parsed, schema, limit: DecodeLimit::default(), shape, nested: OnceLock::new(), decoding })
+        let decode = |descriptor| unpanicked("inconsistent metadata", || footer::decode(bytes, parts, descriptor)).map(Arc::new).map_err(failed);
+        let (footer, shape, decoding) = if let Some(shape) = parts.and_then(Shape::known) {
+            (decode(Some(Arc::clone(&shape.descriptor)))?, shape, OnceLock::new())
+        } else {
+            let mut footer = decode(None)?;
+            let original = footer.file_metadata().schema_descr_ptr();
+            if let Some(descriptor) = unpanicked("inconsistent schema", || exact::as_bytes(&original)).map_err(damaged)? {
+                footer = decode(Some(Arc::new(descriptor)))?;
+            }
+            let typed = unpanicked("the decoder does not know its types", || typed(&original, &footer));
+            let (declared, decoding) = typed.map_err(|source| match unknown_type(&footer) {
+                Some((column, data_type)) => Error::UnknownType { path: path(), column, data_type },
+                None => Error::Schema { path: path(), source },
+            })?;
+            let descriptor = footer.file_metadata().schema_descr_ptr();
+            let shape = Shape::new(parts, Schemas { descriptor, declared, decoded: Arc::clone(decoding.schema()) });
+            (footer, shape, OnceLock::from(decoding))
+        };
+        let is_encrypted = parts.is_some_and(|parts| parts.has_encryption);
+        Ok(Self { object, footer, shape, is_encrypted, limit: DecodeLimit::default(), nested: OnceLock::new(), decoding })
     }
 
     /// How rows are decoded with other types than the declared ones.
@@ -97,13 +107,32 @@ impl ParquetFile {
 
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        &self.shape.declared
+    }
+
+    /// The schema that the decoder is asked for.
+    pub(super) fn decoded_schema(&self) -> &SchemaRef {
+        &self.shape.decoded
+    }
+
+    /// `batch`, whose columns are decoded, with the types of `fields`.
+    pub(super) fn delivered<'a>(&self, batch: RecordBatch, fields: impl Iterator<Item = &'a FieldRef>) -> Result<RecordBatch, ParquetError> {
+        if Arc::ptr_eq(&self.shape.declared, &self.shape.decoded) {
+            return Ok(batch);
+        }
+        let columns = batch.columns().iter().zip(fields).map(|(column, field)| exact::delivered(column, field));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        let own = batch.schema();
+        let fields = own.fields().iter().zip(&columns).map(|(field, column)| Field::clone(field).with_data_type(column.data_type().clone()));
+        let schema = Schema::new_with_metadata(fields.collect::<Vec<_>>(), own.metadata().clone());
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)?)
     }
 
     /// Fields inside of the structs of the schema.
     #[must_use]
     pub fn nested(&self) -> &[NestedColumn] {
-        self.nested.get_or_init(|| NestedColumn::all(&self.schema).into())
+        self.nested.get_or_init(|| NestedColumn::all(self.schema()).into())
     }
 
     #[must_use]
@@ -124,8 +153,8 @@ impl ParquetFile {
     pub fn batches(&self, columns: &[&str], view: Option<&str>, batch_bytes: u64) -> Result<ParquetBatches, Error> {
         let footer = |source| Error::Footer { path: self.object.path().to_owned(), source };
         let metadata = match view {
-            Some(name) => self.decoding_with(ArrowReaderOptions::new().with_schema(with_view(self.schema(), name))),
-            None => kept(&self.decoding, || self.decoding_with(ArrowReaderOptions::new().with_schema(Arc::clone(self.schema())))).cloned(),
+            Some(name) => self.decoding_with(ArrowReaderOptions::new().with_schema(with_view(self.decoded_schema(), name))),
+            None => kept(&self.decoding, || self.decoding_with(ArrowReaderOptions::new().with_schema(Arc::clone(self.decoded_schema())))).cloned(),
         }
         .map_err(footer)?;
         let wanted = self.schema().fields().iter().enumerate().filter(|(_, field)| columns.contains(&field.name().as_str()));
@@ -151,6 +180,20 @@ impl ParquetFile {
         let rows = (batch_bytes / row_bytes.max(1)).min(MAX_FIXED_BYTES / fixed).clamp(1, MAX_BATCH_ROWS);
         usize::try_from(rows).unwrap_or(1)
     }
+}
+
+/// The delivered schema, and how the decoder is asked for it. `original` is the schema of the footer.
+fn typed(original: &SchemaDescriptor, footer: &Arc<ParquetMetaData>) -> Result<(SchemaRef, ArrowReaderMetadata), ParquetError> {
+    let loaded = ArrowReaderMetadata::try_new(Arc::clone(footer), ArrowReaderOptions::new())?;
+    let corrected = corrected_schema(loaded.schema(), footer);
+    let corrected = corrected.map(|schema| ArrowReaderMetadata::try_new(Arc::clone(footer), ArrowReaderOptions::new().with_schema(schema)));
+    let decoding = corrected.and_then(Result::ok).unwrap_or(loaded);
+    let declared = if footer.file_metadata().schema_descr() == original {
+        Arc::clone(decoding.schema())
+    } else {
+        Arc::new(exact::declared(original, footer.file_metadata().key_value_metadata(), decoding.schema())?)
+    };
+    Ok((declared, decoding))
 }
 
 pub(super) fn footer_error(path: &str, source: ParquetError) -> Error {
@@ -192,11 +235,18 @@ pub struct ParquetBatches {
 }
 
 impl ParquetBatches {
+    fn columns(&self) -> impl Iterator<Item = &FieldRef> {
+        let is_read = |column: usize| self.file.leaves_of(column).any(|leaf| self.mask.leaf_included(leaf));
+        self.file.schema().fields().iter().enumerate().filter(move |(column, _)| is_read(*column)).map(|(_, field)| field)
+    }
+
     fn next_batch(&mut self) -> Option<Result<RecordBatch, ParquetError>> {
         loop {
             self.gauge.iter().for_each(|gauge| gauge.begin_batch());
             match self.reader.as_mut().and_then(Iterator::next) {
-                Some(Ok(batch)) => return Some(Ok(batch)),
+                Some(Ok(batch)) => {
+                    return Some(self.file.delivered(batch, self.columns()));
+                }
                 Some(Err(ArrowError::ParquetError(message))) => return Some(Err(ParquetError::General(message))),
                 Some(Err(error)) => return Some(Err(ParquetError::ArrowError(error.to_string()))),
                 None => {
@@ -223,9 +273,22 @@ impl ParquetBatches {
     }
 }
 
-/// A rejection by the limit is reported as such.
+/// A rejection by the limit, or of a value, is reported as such. `row` is the first one that was read.
 pub(super) fn rows_error(path: String, row: u64, source: ParquetError) -> Error {
-    refusal_of(source).map_or_else(|source| Error::Rows { path, row, source }, Error::TooLarge)
+    match refusal_of(source).map_err(misfit_of) {
+        Ok(refusal) => Error::TooLarge(refusal),
+        Err(Ok(ColumnMisfit { column, misfit })) => {
+            Error::Value { path, column, row: row + misfit.row, value: misfit.value, data_type: misfit.data_type }
+        }
+        Err(Err(source)) => Error::Rows { path, row, source },
+    }
+}
+
+pub(super) fn misfit_of(source: ParquetError) -> Result<ColumnMisfit, ParquetError> {
+    match source {
+        ParquetError::External(inner) => inner.downcast().map(|misfit| *misfit).map_err(ParquetError::External),
+        source => Err(source),
+    }
 }
 
 fn refusal_of(source: ParquetError) -> Result<TooLarge, ParquetError> {
@@ -258,7 +321,7 @@ impl Iterator for ParquetBatches {
             Err(_panic) => Error::Decoder { path, row },
         };
         self.is_failed = true;
-        if matches!(result, Error::TooLarge(_)) {
+        if matches!(result, Error::TooLarge(_) | Error::Value { .. }) {
             return Some(Err(result));
         }
         let row_group = self.row_groups.start.saturating_sub(1);

@@ -6,6 +6,7 @@
 use super::thrift::FooterParts;
 use arrow_schema::SchemaRef;
 use parquet::schema::types::SchemaDescPtr;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock, RwLock};
 
 /// Number of data sets that can be opened in turns.
@@ -16,14 +17,23 @@ const MAX_KEPT_BYTES: usize = 1 << 20;
 
 static KNOWN: RwLock<Vec<Arc<Shape>>> = RwLock::new(Vec::new());
 
+/// The forms of a schema.
+#[derive(Debug)]
+pub(super) struct Schemas {
+    /// For the decoder, in place of the stored one.
+    pub(super) descriptor: SchemaDescPtr,
+    /// Types as the file declares them.
+    pub(super) declared: SchemaRef,
+    /// What the decoder is asked for: bytes where it would change values. The same as `declared` if it changes none.
+    pub(super) decoded: SchemaRef,
+}
+
 /// A schema accepted by the decoder.
 #[derive(Debug)]
 pub(super) struct Shape {
     schema_bytes: Box<[u8]>,
     pair_bytes: Box<[u8]>,
-    pub(super) descriptor: SchemaDescPtr,
-    /// Types as the file declares them.
-    pub(super) declared: SchemaRef,
+    schemas: Schemas,
     /// With views in place of strings and binaries, once the decoder has accepted that as well.
     pub(super) views: OnceLock<SchemaRef>,
 }
@@ -35,15 +45,24 @@ impl Shape {
         known.iter().find(|shape| *shape.schema_bytes == *parts.schema && *shape.pair_bytes == *parts.pairs).map(Arc::clone)
     }
 
-    pub(super) fn remember(parts: FooterParts<'_>, descriptor: SchemaDescPtr, declared: SchemaRef) -> Arc<Self> {
-        let (schema_bytes, pair_bytes) = (parts.schema.into(), parts.pairs.into());
-        let shape = Arc::new(Self { schema_bytes, pair_bytes, descriptor, declared, views: OnceLock::new() });
-        if parts.schema.len() + parts.pairs.len() <= MAX_KEPT_BYTES
+    /// Kept for the next files, if `parts` are known.
+    pub(super) fn new(parts: Option<FooterParts<'_>>, schemas: Schemas) -> Arc<Self> {
+        let (schema_bytes, pair_bytes) = parts.map(|parts| (parts.schema.into(), parts.pairs.into())).unwrap_or_default();
+        let shape = Arc::new(Self { schema_bytes, pair_bytes, schemas, views: OnceLock::new() });
+        if parts.is_some_and(|parts| parts.schema.len() + parts.pairs.len() <= MAX_KEPT_BYTES)
             && let Ok(mut known) = KNOWN.try_write()
         {
             known.truncate(KEPT - 1);
             known.insert(0, Arc::clone(&shape));
         }
         shape
+    }
+}
+
+impl Deref for Shape {
+    type Target = Schemas;
+
+    fn deref(&self) -> &Schemas {
+        &self.schemas
     }
 }

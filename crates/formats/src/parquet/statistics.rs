@@ -4,6 +4,7 @@
 //! everything that remains is true for the rows. Damaged statistics count as missing.
 
 use super::ParquetFile;
+use super::exact::is_exact;
 use crate::caught::caught;
 use crate::table::{Statistics, column_field};
 use arrow_array::{ArrayRef, UInt64Array, new_null_array};
@@ -73,7 +74,7 @@ impl ParquetFile {
         }
         let descriptor = schema.column(index);
         let order = metadata.file_metadata().column_orders().and_then(|orders| orders.get(index)).copied().unwrap_or(ColumnOrder::UNDEFINED);
-        let is_ordered = is_ordered(&descriptor, order, metadata.file_metadata().created_by().unwrap_or_default());
+        let is_ordered = !is_exact(&descriptor, field) && is_ordered(&descriptor, order, metadata.file_metadata().created_by().unwrap_or_default());
         Some(Leaf { index, field, schema, is_ordered })
     }
 }

@@ -6,7 +6,7 @@
 use super::gauge::{Gauge, value_width};
 use super::layout::unsigned;
 use super::object_reader::ObjectReader;
-use super::read::{footer_error, kept, rows_error};
+use super::read::{footer_error, kept, misfit_of, rows_error};
 use super::{Error, ParquetFile};
 use crate::caught::caught;
 use crate::limit::DecodeLimit;
@@ -75,20 +75,17 @@ impl ParquetTable {
     pub fn open_limited(object: Arc<dyn RangeRead>, limit: DecodeLimit) -> Result<Self, Error> {
         let footer = |source| footer_error(object.path(), source);
         let reader = ObjectReader::with_footer(Arc::clone(&object), limit).map_err(footer)?;
-        let bytes = reader.footer().map_err(footer)?;
+        let (bytes, is_encrypted) = reader.footer().map_err(footer)?;
         let digest = digest_of(&bytes);
-        let file = ParquetFile::of_footer(Arc::clone(&object), &reader, &bytes)?.with_limit(limit);
+        let file = ParquetFile::of_footer(Arc::clone(&object), &bytes, is_encrypted)?.with_limit(limit);
         let too_many = || footer(ParquetError::General("the footer states more rows than a file can hold".to_owned()));
         let (blocks, places) = blocks_of(file.footer.row_groups()).ok_or_else(too_many)?;
-        let (schema, decoding) = if let Some(schema) = file.shape.as_ref().and_then(|shape| shape.views.get()) {
+        let (schema, decoding) = if let Some(schema) = file.shape.views.get() {
             (Arc::clone(schema), OnceLock::new())
         } else {
-            let decoding = decoding_of(&file, with_views(file.schema())).map_err(footer)?;
-            let schema = Arc::clone(decoding.schema());
-            if let Some(shape) = &file.shape {
-                let _already_known = shape.views.set(Arc::clone(&schema));
-            }
-            (schema, OnceLock::from(decoding))
+            let decoding = decoding_of(&file, with_views(file.decoded_schema()))
+                .map_err(|source| Error::Schema { path: file.object.path().to_owned(), source })?;
+            (Arc::clone(file.shape.views.get_or_init(|| with_views(file.schema()))), OnceLock::from(decoding))
         };
         Ok(Self { file, schema, decoding, nested_decoding: OnceLock::new(), blocks, places, digest })
     }
@@ -100,9 +97,9 @@ impl ParquetTable {
             field.is_some_and(|field| matches!(field.data_type(), DataType::Struct(_)))
         };
         if !self.is_any_nested(columns) || columns.iter().any(is_struct) {
-            return kept(&self.decoding, || decoding_of(&self.file, Arc::clone(&self.schema)));
+            return kept(&self.decoding, || decoding_of(&self.file, with_views(self.file.decoded_schema())));
         }
-        kept(&self.nested_decoding, || decoding_of(&self.file, with_views_in_structs(&self.schema)))
+        kept(&self.nested_decoding, || decoding_of(&self.file, with_views_in_structs(&with_views(self.file.decoded_schema()))))
     }
 
     fn is_any_nested(&self, columns: &[usize]) -> bool {
@@ -124,7 +121,10 @@ impl ParquetTable {
         let missing = || ParquetError::General(format!("there is no block {block}"));
         let (place, group) = self.row_group(block).ok_or_else(missing)?;
         let rows = selection.map_or(place.rows.end - place.rows.start, |selection| selection.count_set_bits() as u64);
-        self.decode_groups(place.row_group..place.row_group + 1, columns, row_selection(place, group, selection)?, rows)
+        let decoded = self.decode_groups(place.row_group..place.row_group + 1, columns, row_selection(place, group, selection)?, rows);
+        let selected =
+            |row: u64| selection.and_then(|selection| selection.set_indices().nth(usize::try_from(row).ok()?)).map_or(row, |row| row as u64);
+        decoded.map_err(|error| moved(error, selected))
     }
 
     fn decode_groups(
@@ -154,15 +154,18 @@ impl ParquetTable {
 
     /// The requested columns of a decoded batch.
     fn delivered(&self, batch: &RecordBatch, columns: &[usize]) -> Result<RecordBatch, ParquetError> {
-        if !self.is_any_nested(columns) {
-            return in_order(batch, columns);
+        let nested = if self.is_any_nested(columns) { self.file.nested() } else { &[] };
+        let declared = columns.iter().filter_map(|column| column_field(&self.schema, nested, *column));
+        if nested.is_empty() {
+            return self.file.delivered(in_order(batch, columns)?, declared);
         }
         let projection = Projection::new(&self.schema, self.file.nested(), columns);
         let arrays = projection.deliver(&projection.roots(), batch.columns())?;
         let names = columns.iter().filter_map(|column| column_field(&self.schema, self.file.nested(), *column));
         let fields = names.zip(&arrays).map(|(field, array)| Field::new(field.name(), array.data_type().clone(), field.is_nullable()));
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields.collect::<Vec<_>>())), arrays, &options)?)
+        let decoded = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields.collect::<Vec<_>>())), arrays, &options)?;
+        self.file.delivered(decoded, declared)
     }
 
     /// All rows of the row group that contains the blocks of a run, in batches that fit into a cache.
@@ -177,8 +180,9 @@ impl ParquetTable {
         for batch in builder.with_batch_size(usize::try_from(most)?.clamp(1, SCANNED_ROWS)).build()? {
             let batch = batch.map_err(|error| stopped(&gauge, error.into()))?;
             gauge.begin_batch();
+            let delivered = self.delivered(&batch, columns).map_err(|error| moved(error, |row| rows + row))?;
             rows += batch.num_rows() as u64;
-            if each(self.delivered(&batch, columns)?).is_break() {
+            if each(delivered).is_break() {
                 return Ok(());
             }
         }
@@ -330,13 +334,24 @@ impl ParquetTable {
             Ok(Err(source)) => rows_error(path, row, source),
             Err(_panic) => Error::Decoder { path, row },
         };
-        if matches!(error, Error::TooLarge(_)) {
+        if matches!(error, Error::TooLarge(_) | Error::Value { .. }) {
             return Err(error.into());
         }
         let mut groups: Vec<usize> = self.places.get(blocks).unwrap_or_default().iter().map(|place| place.row_group).collect();
         groups.dedup();
         let mask = self.file.mask_of(columns);
         Err(groups.into_iter().find_map(|group| self.file.damaged_page_of(group, &mask).ok().flatten()).unwrap_or(error).into())
+    }
+}
+
+/// A value that cannot be held, at another row.
+fn moved(error: ParquetError, place: impl Fn(u64) -> u64) -> ParquetError {
+    match misfit_of(error) {
+        Ok(mut found) => {
+            found.misfit.row = place(found.misfit.row);
+            ParquetError::External(Box::new(found))
+        }
+        Err(error) => error,
     }
 }
 

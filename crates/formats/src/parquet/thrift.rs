@@ -22,6 +22,7 @@ const MAX_NUMBER: u64 = (1 << 31) - 1;
 const MAX_ID: u64 = (1 << 15) - 1;
 
 const STOP: u8 = 0;
+const STRUCTURE: u8 = 12;
 const BOOLEANS: [u8; 2] = [1, 2];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +35,17 @@ pub(super) enum Verdict {
     UnsupportedField,
 }
 
-/// The parts that footers of one data set have in common, as bytes: schema and key-value metadata.
+/// The parts of a footer, as bytes. Those of one data set have schema and key-value metadata in common.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct FooterParts<'a> {
     pub(super) schema: &'a [u8],
     pub(super) pairs: &'a [u8],
+    pub(super) before_row_groups: &'a [u8],
+    /// A list.
+    pub(super) row_groups: &'a [u8],
+    pub(super) after_row_groups: &'a [u8],
+    /// Whether it states how columns are encrypted.
+    pub(super) has_encryption: bool,
 }
 
 /// Judges a whole footer. Returns its parts if it is complete and has exactly one schema.
@@ -60,8 +67,13 @@ pub(super) fn judge_footer(bytes: &[u8]) -> (Verdict, Option<FooterParts<'_>>) {
                 match id {
                     2 => (parts.schema, schemas) = (value, schemas + 1),
                     5 => parts.pairs = value,
-                    // Rejected by a decoder that needs the schema first.
-                    4 => is_plain &= schemas == 1,
+                    4 => {
+                        // Rejected by a decoder that needs the schema first.
+                        is_plain &= schemas == 1 && parts.row_groups.is_empty();
+                        parts.before_row_groups = bytes.get(..bytes.len() - before.len()).unwrap_or_default();
+                        (parts.row_groups, parts.after_row_groups) = (value, walk.bytes);
+                    }
+                    8 => parts.has_encryption = true,
                     _ => {}
                 }
             }
@@ -69,6 +81,35 @@ pub(super) fn judge_footer(bytes: &[u8]) -> (Verdict, Option<FooterParts<'_>>) {
     };
     let is_known = is_plain && result.is_ok() && schemas == 1;
     (verdict(result), is_known.then_some(parts))
+}
+
+/// The elements of a list of structures, if it has more than `most` of them.
+pub(super) fn long_list(list: &[u8], most: usize) -> Option<Vec<&[u8]>> {
+    let mut walk = Walk::new(list, false);
+    let header = walk.byte().ok()?;
+    let count = if header >> 4 == 15 { walk.varint().ok()? } else { u64::from(header >> 4) };
+    if count <= most as u64 || header & 0x0f != STRUCTURE {
+        return None;
+    }
+    let mut elements = Vec::new();
+    for _ in 0..count {
+        let before = walk.bytes;
+        walk.structure(&[], Place::default(), MAX_DEPTH).ok()?;
+        elements.push(before.get(..before.len() - walk.bytes.len())?);
+    }
+    Some(elements)
+}
+
+/// The beginning of a list of `count` structures.
+pub(super) fn list_header(count: usize) -> Vec<u8> {
+    let mut header = vec![0xf0 | STRUCTURE];
+    let mut rest = count;
+    while rest > 0x7f {
+        header.push(rest.to_le_bytes().first().copied().unwrap_or_default() | 0x80);
+        rest >>= 7;
+    }
+    header.extend(rest.to_le_bytes().first());
+    header
 }
 
 fn kind_of(fields: Fields, id: u64) -> Kind {
@@ -308,7 +349,14 @@ mod tests {
     fn schema_and_pairs_of_a_footer_are_found_once_it_is_whole() {
         // Version, a schema of one element without fields, rows, no row groups, one key-value pair.
         let whole = [0x15, 2, 0x19, 0x1c, 0, 0x16, 0, 0x19, 0x0c, 0x19, 0x1c, 0x18, 1, b'k', 0, 0];
-        let parts = FooterParts { schema: &whole[3..5], pairs: &whole[10..15] };
+        let parts = FooterParts {
+            schema: &whole[3..5],
+            pairs: &whole[10..15],
+            before_row_groups: &whole[..8],
+            row_groups: &whole[8..9],
+            after_row_groups: &whole[9..],
+            has_encryption: false,
+        };
         assert_eq!(judge_footer(&whole), (Verdict::Harmless, Some(parts)));
         assert!((0..whole.len()).all(|len| judge_footer(&whole[..len]).1.is_none()));
         let groups_before_schema = [0x49, 0x0c, 0x09, 4, 0x1c, 0, 0];

@@ -5,6 +5,7 @@
 //! returns exactly the requested rows, with exactly the types of [`TableFile::schema`], or an error with the position.
 
 mod error;
+pub(crate) mod exact;
 mod guarded;
 mod nested;
 mod statistics;

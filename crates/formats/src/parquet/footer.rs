@@ -1,0 +1,106 @@
+//! Decodes a footer, and corrects what other readers accept and the decoder does not.
+//!
+//! The bytes of a footer enter, after they were judged harmless; its metadata leaves. Called when a file is opened.
+
+use super::thrift::{FooterParts, list_header, long_list};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::schema::types::SchemaDescPtr;
+
+/// The decoder numbers row groups with 16 bits, which is only of use for encrypted files.
+const MAX_ROW_GROUPS: usize = i16::MAX as usize;
+
+/// The metadata, with this schema in place of the stored one if it is given. `parts` are those of `footer`.
+pub(super) fn decode(footer: &[u8], parts: Option<FooterParts<'_>>, schema: Option<SchemaDescPtr>) -> Result<ParquetMetaData, ParquetError> {
+    corrected(decode_groups(footer, parts, schema, MAX_ROW_GROUPS)?)
+}
+
+/// At most `most` row groups at once.
+fn decode_groups(footer: &[u8], parts: Option<FooterParts<'_>>, schema: Option<SchemaDescPtr>, most: usize) -> Result<ParquetMetaData, ParquetError> {
+    let options = schema.map(|schema| ParquetMetaDataOptions::new().with_schema(schema));
+    let Some((parts, groups)) = parts.and_then(|parts| Some((parts, long_list(parts.row_groups, most)?))) else {
+        return ParquetMetaDataReader::decode_metadata_with_options(footer, options.as_ref());
+    };
+    let mut pieces = groups.chunks(most).map(|groups| {
+        let piece = [parts.before_row_groups, &list_header(groups.len()), &groups.concat(), parts.after_row_groups].concat();
+        ParquetMetaDataReader::decode_metadata_with_options(&piece, options.as_ref())
+    });
+    let first = pieces.next().transpose()?.ok_or_else(|| ParquetError::General("the footer has no row groups".to_owned()))?;
+    let mut whole = first.into_builder();
+    let mut all = whole.take_row_groups();
+    for piece in pieces {
+        all.extend(piece?.into_builder().take_row_groups());
+    }
+    Ok(whole.set_row_groups(all).build())
+}
+
+/// A column chunk begins with its dictionary only where that lies before its data. Old writers state 0 where there is none, and the position of the
+/// dictionary as that of the data where there is one.
+fn corrected(metadata: ParquetMetaData) -> Result<ParquetMetaData, ParquetError> {
+    if !metadata.row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_misplaced) {
+        return Ok(metadata);
+    }
+    let mut builder = metadata.into_builder();
+    let groups = builder.take_row_groups().into_iter().map(|group| {
+        let chunks = group.columns().iter().cloned().map(|chunk| match is_misplaced(&chunk) {
+            true => chunk.into_builder().set_dictionary_page_offset(None).build(),
+            false => Ok(chunk),
+        });
+        let chunks = chunks.collect::<Result<Vec<_>, _>>()?;
+        group.into_builder().set_column_metadata(chunks).build()
+    });
+    let groups = groups.collect::<Result<Vec<_>, ParquetError>>()?;
+    Ok(builder.set_row_groups(groups).build())
+}
+
+fn is_misplaced(chunk: &ColumnChunkMetaData) -> bool {
+    chunk.dictionary_page_offset().is_some_and(|offset| offset <= 0 || offset >= chunk.data_page_offset())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parquet::thrift::judge_footer;
+    use crate::parquet::{ParquetWriter, ParquetWriterOptions};
+    use arrow_array::{ArrayRef, Int32Array, RecordBatch};
+    use std::sync::Arc;
+
+    /// The footer of a file with a row group for each of `rows`.
+    fn footer(rows: i32) -> Vec<u8> {
+        let batch = |row| RecordBatch::try_from_iter([("x", Arc::new(Int32Array::from(vec![row])) as ArrayRef)]).unwrap();
+        let mut writer = ParquetWriter::new("a.parquet", Vec::new(), batch(0).schema(), &ParquetWriterOptions::default()).unwrap();
+        (0..rows).for_each(|row| writer.write_row_group(&batch(row)).unwrap());
+        let file = writer.finish().unwrap();
+        let len = u32::from_le_bytes(file[file.len() - 8..file.len() - 4].try_into().unwrap()) as usize;
+        file[file.len() - 8 - len..file.len() - 8].to_vec()
+    }
+
+    #[test]
+    fn row_groups_in_pieces_are_those_of_the_whole_footer() {
+        for rows in [1, 7, 20, 300] {
+            let footer = footer(rows);
+            let whole = ParquetMetaDataReader::decode_metadata(&footer).unwrap();
+            for most in [1, 2, 14, 15, 16, 299, 300, 301] {
+                let (_verdict, parts) = judge_footer(&footer);
+                let found = decode_groups(&footer, parts, None, most).unwrap();
+                let facts = |metadata: &ParquetMetaData| {
+                    let groups = metadata.row_groups().iter();
+                    groups.map(|group| (group.num_rows(), group.columns().to_vec())).collect::<Vec<_>>()
+                };
+                assert!(facts(&found) == facts(&whole) && found.file_metadata() == whole.file_metadata(), "{rows} {most}");
+            }
+        }
+    }
+
+    #[test]
+    fn dictionary_counts_only_before_the_data() {
+        let metadata = ParquetMetaDataReader::decode_metadata(&footer(1)).unwrap();
+        let data = metadata.row_group(0).column(0).data_page_offset();
+        for (stated, expected) in [(Some(4), Some(4)), (Some(0), None), (Some(-1), None), (Some(data), None), (Some(data + 1), None), (None, None)] {
+            let chunk = metadata.row_group(0).column(0).clone().into_builder().set_dictionary_page_offset(stated).build().unwrap();
+            let group = metadata.row_group(0).clone().into_builder().set_column_metadata(vec![chunk]).build().unwrap();
+            let changed = metadata.clone().into_builder().set_row_groups(vec![group]).build();
+            assert_eq!(corrected(changed).unwrap().row_group(0).column(0).dictionary_page_offset(), expected, "{stated:?}");
+        }
+    }
+}
