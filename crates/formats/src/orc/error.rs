@@ -1,7 +1,7 @@
 //! Errors of ORC files.
 
 use crate::limit::TooLarge;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType};
 use orc_rust::error::OrcError;
 use shardmill_storage::Error as StorageError;
 
@@ -10,9 +10,12 @@ use shardmill_storage::Error as StorageError;
 pub enum Error {
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The tail is missing, truncated or inconsistent.
+    /// The file does not end with a tail.
     #[error("Footer of `{path}` cannot be read: {reason}")]
     Footer { path: String, reason: String },
+    /// There is a tail, but its content is inconsistent.
+    #[error("Footer of `{path}` is damaged: {reason}")]
+    DamagedFooter { path: String, reason: String },
     #[error("`{path}` uses {feature}, which is not supported")]
     Unsupported { path: String, feature: String },
     #[error(transparent)]
@@ -20,13 +23,14 @@ pub enum Error {
     /// The structure of a stripe is inconsistent.
     #[error("Stripe {stripe} of `{path}` cannot be read: {reason}")]
     Stripe { path: String, stripe: usize, reason: String },
-    /// A value is damaged, or does not fit its Arrow type.
+    /// A value is damaged.
     #[error("Stripe {stripe} of `{path}` cannot be read: column `{column}`: {source}")]
     Column { path: String, stripe: usize, column: String, source: DecodeError },
-    /// orc-rust would return other times.
-    #[error(
-        "Column `{column}` in stripe {stripe} of `{path}` has times before 1970 with a fraction of a second as pyarrow stores it, which is not supported"
-    )]
+    /// The Arrow type of the column cannot hold a value.
+    #[error("Column `{column}` of `{path}` has a value in row {row} that {data_type} cannot hold: {value}")]
+    Value { path: String, column: String, row: u64, data_type: DataType, value: String },
+    /// orc-rust would return other times, and they are corrected only where the writer was in UTC.
+    #[error("Column `{column}` in stripe {stripe} of `{path}` has times with a fraction below zero in another zone than UTC, which is not supported")]
     NegativeFraction { path: String, stripe: usize, column: String },
     /// The decoder panicked.
     #[error("Stripe {stripe} of `{path}` cannot be read: the decoder failed on damaged data")]
@@ -49,10 +53,9 @@ impl Error {
             Self::Footer { .. } => Some("the writer was probably not closed, or this is not an ORC file"),
             Self::Unsupported { .. } => Some("rewrite the file, as with `pyarrow.orc.write_table`"),
             Self::NegativeFraction { .. } => Some("read the other columns with columns=[…], or rewrite the file as Parquet with pyarrow"),
-            Self::Column { source: DecodeError::Orc(source), .. } if matches!(**source, OrcError::DecodeTimestamp { .. }) => {
-                Some("times outside of 1677 to 2262 are not supported; read the other columns with columns=[…]")
-            }
-            Self::Stripe { .. } | Self::Decoder { .. } => Some("the file is damaged; fetch it again from its source"),
+            Self::Value { data_type: DataType::Decimal128(..), .. } => Some("read the other columns with columns=[…]"),
+            Self::Value { .. } => Some("times outside of 1677 to 2262 are not supported; read the other columns with columns=[…]"),
+            Self::DamagedFooter { .. } | Self::Stripe { .. } | Self::Decoder { .. } => Some("the file is damaged; fetch it again from its source"),
             _ => None,
         }
     }

@@ -7,10 +7,11 @@ use super::tail::{Stripe, Tail, read_tail};
 use super::{DecodeError, Error};
 use crate::caught::{Panicked, caught};
 use crate::limit::{DecodeLimit, TooLarge};
+use crate::table::exact::{self, Misfit, NANOSECONDS, children, exactly, with_children};
 use crate::table::{Block, MAX_BLOCK_BYTES, NestedColumn, Statistics, Step, TableError, TableFile, column_field, values};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat;
 use arrow_select::filter::filter;
 use orc_rust::array_decoder::array_decoder_factory;
@@ -62,7 +63,7 @@ impl OrcFile {
     /// As [`OrcFile::open`].
     pub fn open_limited(object: Arc<dyn RangeRead>, limit: DecodeLimit) -> Result<Self, Error> {
         let tail = read_tail(object.as_ref())?;
-        let footer_error = |reason: String| Error::Footer { path: object.path().to_owned(), reason };
+        let footer_error = |reason: String| Error::DamagedFooter { path: object.path().to_owned(), reason };
         let mut plain = tail.plain.clone();
         let read = caught(|| {
             let metadata = read_metadata(&mut plain)?;
@@ -138,10 +139,16 @@ impl OrcFile {
         let reader = read_stripe(self.object.as_ref(), &self.tail, stripe, &wanted, self.limit).map_err(|failure| match failure {
             Failure::Storage(error) => Error::Storage(error),
             Failure::TooLarge { what, bytes } => too_large(what, bytes).into(),
-            Failure::NegativeFraction(number) => {
-                let place = places.iter().find(|place| place.node.all_indices().contains(&number));
-                let field = place.and_then(|place| self.field(place.column));
-                Error::NegativeFraction { path: path(), stripe: block, column: field.map_or_else(String::new, |field| field.name().clone()) }
+            Failure::NegativeFraction(number) => Error::NegativeFraction { path: path(), stripe: block, column: self.name_of(number, &places) },
+            Failure::Decimal { column, row: Some(row), value } => {
+                let (name, row) = (self.name_of(column, &places), self.first_row(block) + row);
+                let (precision, scale) = self.tail.types.get(column).and_then(|found| found.digits).unwrap_or_default();
+                let data_type = DataType::Decimal128(u8::try_from(precision).unwrap_or_default(), i8::try_from(scale).unwrap_or_default());
+                Error::Value { path: path(), column: name, row, data_type, value }
+            }
+            Failure::Decimal { column, row: None, value } => {
+                let source = ArrowError::CastError(format!("its type cannot hold the decimal {value}")).into();
+                Error::Column { path: path(), stripe: block, column: self.name_of(column, &places), source }
             }
             Failure::Damage(reason) => Error::Stripe { path: path(), stripe: block, reason },
         })?;
@@ -158,11 +165,19 @@ impl OrcFile {
         selection: Option<&BooleanBuffer>,
     ) -> Result<HashMap<usize, ArrayRef>, Error> {
         let root = self.metadata.root_data_type();
-        let failed = |column: String| move |source: DecodeError| Error::Column { path: self.object.path().to_owned(), stripe: block, column, source };
+        let first_row = self.first_row(block);
+        let failed = |column: String| {
+            move |fault: Fault| match fault {
+                Fault::Value(Misfit { row, value, data_type }) => {
+                    Error::Value { path: self.object.path().to_owned(), column, row: first_row + row, value, data_type }
+                }
+                Fault::Decode(source) => Error::Column { path: self.object.path().to_owned(), stripe: block, column, source },
+            }
+        };
         let projected = root.project(&ProjectionMask::roots(root, places.iter().map(|place| place.root)));
         let info = self.metadata.stripe_metadatas().get(block);
         let info = info.ok_or_else(|| Error::NoSuchStripe { path: self.object.path().to_owned(), index: block })?;
-        let stripe = OrcStripe::new(&mut reader, &self.metadata, &projected, info).map_err(DecodeError::from).map_err(failed(String::new()))?;
+        let stripe = OrcStripe::new(&mut reader, &self.metadata, &projected, info).map_err(Fault::from).map_err(failed(String::new()))?;
         let mut decoded = HashMap::with_capacity(places.len());
         for place in places {
             let name = || self.field(place.column).map_or_else(String::new, |field| field.name().clone());
@@ -176,14 +191,24 @@ impl OrcFile {
                 column = child;
             }
             let data_type = place.node.to_arrow_data_type();
-            let decoder = array_decoder_factory(&column, &data_type, &stripe).map_err(DecodeError::from).map_err(failed(name()))?;
+            let decoder = array_decoder_factory(&column, &in_nanoseconds(&data_type), &stripe).map_err(Fault::from).map_err(failed(name()))?;
             let mut cursor = Cursor { decoder, data_type: &data_type, rows: stripe.number_of_rows(), nulls };
             let batch_rows = usize::try_from(MAX_BLOCK_BYTES / self.row_bytes(place.column).max(1)).unwrap_or(SELECTED_ROWS);
             let array = cursor.read(selection, batch_rows).map_err(failed(name()))?;
             let below = place.steps.get(place.structs.len()..).unwrap_or_default();
-            decoded.insert(place.column, values(&array, below).map_err(DecodeError::from).map_err(failed(name()))?);
+            decoded.insert(place.column, values(&array, below).map_err(Fault::from).map_err(failed(name()))?);
         }
         Ok(decoded)
+    }
+
+    fn first_row(&self, block: usize) -> u64 {
+        self.tail.stripes.iter().take(block).map(|stripe| stripe.rows).sum()
+    }
+
+    /// The name of the column that the type `number` belongs to.
+    fn name_of(&self, number: usize, places: &[Place<'_>]) -> String {
+        let place = places.iter().find(|place| place.node.all_indices().contains(&number));
+        place.and_then(|place| self.field(place.column)).map_or_else(String::new, |field| field.name().clone())
     }
 
     fn field(&self, column: usize) -> Option<&FieldRef> {
@@ -225,8 +250,22 @@ struct Place<'a> {
     node: &'a OrcType,
 }
 
+/// Why a column of a stripe cannot be read.
+enum Fault {
+    Decode(DecodeError),
+    /// In a row of the stripe.
+    Value(Misfit),
+}
+
+impl<E: Into<DecodeError>> From<E> for Fault {
+    fn from(error: E) -> Self {
+        Self::Decode(error.into())
+    }
+}
+
 /// One column of a stripe.
 struct Cursor<'a> {
+    /// Of times as decimals: in 64 bits, the decoder makes some times null that a time zone moves beyond their range.
     decoder: Box<dyn orc_rust::array_decoder::ArrayBatchDecoder>,
     data_type: &'a DataType,
     rows: usize,
@@ -235,7 +274,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    fn read(&mut self, selection: Option<&BooleanBuffer>, batch_rows: usize) -> Result<ArrayRef, DecodeError> {
+    fn read(&mut self, selection: Option<&BooleanBuffer>, batch_rows: usize) -> Result<ArrayRef, Fault> {
         let step = if selection.is_some() { SELECTED_ROWS } else { batch_rows };
         // Rows after the last selected one are not decoded.
         let end = selection.map_or(self.rows, |selection| selection.set_indices().last().map_or(0, |last| last + 1).min(self.rows));
@@ -243,7 +282,7 @@ impl Cursor<'_> {
         for start in (0..end).step_by(step) {
             let len = step.min(end - start);
             parts.extend(match selection {
-                None => Some(self.decoder.next_batch(len, self.nulls_at(start, len).as_ref())?),
+                None => Some(self.next(start, len)?),
                 Some(selection) => self.selected(start, &selection.slice(start, len))?,
             });
         }
@@ -258,16 +297,33 @@ impl Cursor<'_> {
         self.nulls.as_ref().map(|nulls| nulls.slice(start, len))
     }
 
-    fn selected(&mut self, start: usize, selection: &BooleanBuffer) -> Result<Option<ArrayRef>, DecodeError> {
-        let nulls = self.nulls_at(start, selection.len());
+    /// The rows from `start` on, which are the next ones.
+    fn next(&mut self, start: usize, len: usize) -> Result<ArrayRef, Fault> {
+        let decoded = self.decoder.next_batch(len, self.nulls_at(start, len).as_ref())?;
+        exactly(&decoded, self.data_type).map_err(|failure| match failure {
+            exact::Failure::Value(misfit) => Fault::Value(Misfit { row: start as u64 + misfit.row, ..misfit }),
+            exact::Failure::Arrow(error) => error.into(),
+        })
+    }
+
+    fn selected(&mut self, start: usize, selection: &BooleanBuffer) -> Result<Option<ArrayRef>, Fault> {
         if selection.count_set_bits() == 0 && !self.data_type.is_nested() {
-            self.decoder.skip_values(selection.len(), nulls.as_ref())?;
+            self.decoder.skip_values(selection.len(), self.nulls_at(start, selection.len()).as_ref())?;
             return Ok(None);
         }
-        let array = self.decoder.next_batch(selection.len(), nulls.as_ref())?;
+        let array = self.next(start, selection.len())?;
         let kept = filter(&array, &BooleanArray::new(selection.clone(), None))?;
         Ok((!kept.is_empty()).then_some(kept))
     }
+}
+
+/// The type with decimals in place of times.
+fn in_nanoseconds(data_type: &DataType) -> DataType {
+    if matches!(data_type, DataType::Timestamp(..)) {
+        return NANOSECONDS;
+    }
+    let field = |field: &FieldRef| Arc::new(Field::clone(field).with_data_type(in_nanoseconds(field.data_type())));
+    with_children(data_type, children(data_type).into_iter().map(field).collect())
 }
 
 impl TableFile for OrcFile {

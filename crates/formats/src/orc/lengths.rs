@@ -25,7 +25,7 @@ pub(super) fn sum_at_most(stream: &[u8], runs: Runs) -> Result<u128, NoMessage> 
     Ok(sum)
 }
 
-fn byte(rest: &mut &[u8]) -> Result<u8, NoMessage> {
+pub(super) fn byte(rest: &mut &[u8]) -> Result<u8, NoMessage> {
     let (byte, behind) = rest.split_first().ok_or(NoMessage)?;
     *rest = behind;
     Ok(*byte)
@@ -54,7 +54,7 @@ fn progression(first: i128, delta: i128, count: i128) -> u128 {
     u128::try_from(first.saturating_add(last).saturating_mul(count) / 2).unwrap_or(u128::MAX)
 }
 
-fn big_endian(rest: &mut &[u8], len: usize) -> Result<u128, NoMessage> {
+pub(super) fn big_endian(rest: &mut &[u8], len: usize) -> Result<u128, NoMessage> {
     let mut value = 0u128;
     for _ in 0..len {
         value = value << 8 | u128::from(byte(rest)?);
@@ -63,7 +63,7 @@ fn big_endian(rest: &mut &[u8], len: usize) -> Result<u128, NoMessage> {
 }
 
 /// The width in bits for a five-bit code.
-fn width(code: u8) -> u32 {
+pub(super) fn width(code: u8) -> u32 {
     match code {
         0..=23 => u32::from(code) + 1,
         24 => 26,
@@ -78,7 +78,7 @@ fn width(code: u8) -> u32 {
 }
 
 /// Sums `count` numbers of `bits` bits each; they end at a byte boundary.
-fn packed(rest: &mut &[u8], count: usize, bits: u32, each: &mut dyn FnMut(u128)) -> Result<(), NoMessage> {
+pub(super) fn packed(rest: &mut &[u8], count: usize, bits: u32, each: &mut dyn FnMut(u128)) -> Result<(), NoMessage> {
     let (mut buffer, mut filled) = (0u128, 0u32);
     for _ in 0..count {
         while filled < bits {
@@ -140,6 +140,6 @@ fn run_v2(rest: &mut &[u8]) -> Result<u128, NoMessage> {
 }
 
 /// Patch entries are stored with one of the fixed widths.
-fn closest_width(bits: u32) -> u32 {
+pub(super) fn closest_width(bits: u32) -> u32 {
     (0..32).map(width).find(|width| *width >= bits).unwrap_or(64)
 }

@@ -6,14 +6,17 @@
 //! types, list lengths and sizes are checked first, and streams are decompressed here. Remaining panics are caught.
 
 mod compression;
+mod decimals;
 mod error;
 mod fetch;
 mod file;
+mod integers;
 mod lengths;
 mod present;
 mod statistics;
 mod stripe;
 mod tail;
+mod times;
 mod types;
 mod wire;
 

@@ -1,9 +1,13 @@
 //! The streams of one stripe, decompressed and checked.
 
 use super::compression::{Compression, Fault};
+use super::decimals::misfit;
 use super::fetch::fetch;
+use super::integers::{Sign, integers};
 use super::lengths::{Runs, sum_at_most};
+use super::present::nulls;
 use super::tail::{MAX_FOOTER_BYTES, Stripe, Tail};
+use super::times::without_negative_fractions;
 use super::types::Type;
 use super::wire;
 use crate::limit::DecodeLimit;
@@ -19,6 +23,9 @@ const LENGTH: u64 = 2;
 const SECONDARY: u64 = 5;
 const MAX_STREAM_KIND: u64 = 10;
 const MAX_ENCODING: u64 = 3;
+
+/// Names of the zone of a writer.
+const ZONES_OF_UTC: [&[u8]; 5] = [b"UTC", b"GMT", b"Etc/UTC", b"Etc/GMT", b"Z"];
 
 /// Approximate size of a list element in memory.
 const ELEMENT_BYTES: u64 = 8;
@@ -42,6 +49,12 @@ pub(super) enum Failure {
     Damage(String),
     /// In the column of this type number.
     NegativeFraction(usize),
+    /// A decimal that the type of the column cannot hold, and its row if the column is not nested.
+    Decimal {
+        column: usize,
+        row: Option<u64>,
+        value: String,
+    },
     /// Streams of at least this many bytes.
     TooLarge {
         what: &'static str,
@@ -121,7 +134,7 @@ pub(super) fn read_stripe(
     }
     let packed = fetch(object, std::slice::from_ref(&(footer_offset..footer_offset + stripe.footer_len)))?.pop().unwrap_or_default();
     let footer = tail.compression.unpack(packed, MAX_FOOTER_BYTES)?;
-    let (streams, encodings) = parse_footer(&footer, stripe, footer_offset)?;
+    let StripeFooter { streams, encodings, is_utc } = parse_footer(&footer, stripe, footer_offset)?;
     if encodings.len() < tail.types.len() {
         return Err("the footer of the stripe lacks columns".to_owned().into());
     }
@@ -130,14 +143,17 @@ pub(super) fn read_stripe(
     let ranges: Vec<_> = needed.iter().map(|stream| stream.offset..stream.offset + stream.len).collect();
     let packed = fetch(object, &ranges)?;
     let unpacked = unpack(tail.compression, packed, limit)?;
-    let by_kind: HashMap<(usize, u64), &Bytes> = needed.iter().zip(&unpacked).map(|(stream, bytes)| ((stream.column, stream.kind), bytes)).collect();
+    let by_kind: Streams<'_> = needed.iter().zip(&unpacked).map(|(stream, bytes)| ((stream.column, stream.kind), bytes)).collect();
     let most = (u128::from(stripe.data_len) * MAX_ELEMENTS_PER_BYTE).clamp(MIN_ELEMENTS, MAX_ELEMENTS);
     let most = most.min(u128::from(limit.of_stored(stripe.data_len) / ELEMENT_BYTES));
     judge(&tail.types, &encodings, &by_kind, wanted, most)?;
-    check_fractions(&tail.types, &encodings, &by_kind)?;
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let times = rewritten_times(&tail.types, &encodings, &by_kind, (is_utc, most))?;
+    check_decimals(tail, stripe, &encodings, &by_kind, most)?;
     let present = needed.iter().zip(&unpacked).filter(|(stream, _)| stream.kind == PRESENT);
     let present = present.map(|(stream, bytes)| (stream.column, bytes.clone())).collect();
-    let streams = needed.iter().map(|stream| stream.offset).zip(unpacked.iter().cloned()).collect();
+    let content = |(stream, bytes): (&&Stream, &Bytes)| times.get(&(stream.column, stream.kind)).unwrap_or(bytes).clone();
+    let streams = needed.iter().zip(&unpacked).map(|stream| (stream.0.offset, content(stream))).collect();
     Ok(StripeReader { footer_offset, footer, streams, present })
 }
 
@@ -160,10 +176,21 @@ struct Encoding {
     dictionary_size: u64,
 }
 
-fn parse_footer(footer: &[u8], stripe: &Stripe, end: u64) -> Result<(Vec<Stream>, Vec<Encoding>), String> {
+struct StripeFooter {
+    streams: Vec<Stream>,
+    encodings: Vec<Encoding>,
+    /// Whether times without a zone count from 2015 in UTC, and not in the zone of the writer.
+    is_utc: bool,
+}
+
+fn parse_footer(footer: &[u8], stripe: &Stripe, end: u64) -> Result<StripeFooter, String> {
+    let mut is_utc = true;
     let damaged = |_| "the footer of the stripe is damaged".to_owned();
     let (mut streams, mut encodings, mut offset) = (Vec::new(), Vec::new(), stripe.offset);
     for field in wire::fields(footer).map_err(damaged)? {
+        if let (3, Some(zone)) = (field.number, field.value.bytes()) {
+            is_utc = ZONES_OF_UTC.contains(&zone);
+        }
         let Some(message) = field.value.bytes().filter(|_| field.number <= 2) else { continue };
         let mut values = [0u64; 4];
         for inner in wire::fields(message).map_err(damaged)? {
@@ -184,11 +211,11 @@ fn parse_footer(footer: &[u8], stripe: &Stripe, end: u64) -> Result<(Vec<Stream>
         streams.push(Stream { kind, column: usize::try_from(second).unwrap_or(usize::MAX), offset, len });
         offset = offset.checked_add(len).filter(|offset| *offset <= end).ok_or("a stream lies beyond the end of its stripe")?;
     }
-    Ok((streams, encodings))
+    Ok(StripeFooter { streams, encodings, is_utc })
 }
 
 /// Checks the numbers for which orc-rust allocates without a check: dictionary sizes, and elements of lists.
-fn judge(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64), &Bytes>, wanted: &HashSet<usize>, most: u128) -> Result<(), String> {
+fn judge(types: &[Type], encodings: &[Encoding], streams: &Streams<'_>, wanted: &HashSet<usize>, most: u128) -> Result<(), String> {
     let len = |column: usize, kind: u64| streams.get(&(column, kind)).map_or(0, |bytes| bytes.len() as u128);
     for column in wanted.iter().copied() {
         let Some((found, encoding)) = types.get(column).zip(encodings.get(column)) else { continue };
@@ -208,16 +235,46 @@ fn judge(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64),
     Ok(())
 }
 
-/// Refuses fractions of seconds below zero, which pyarrow writes for times before 1970. orc-rust takes them for unsigned numbers and would return
-/// other times.
-fn check_fractions(types: &[Type], encodings: &[Encoding], streams: &HashMap<(usize, u64), &Bytes>) -> Result<(), Failure> {
+type Streams<'a> = HashMap<(usize, u64), &'a Bytes>;
+
+/// The streams of times that have fractions of seconds below zero, with the same times and fractions that are not. orc-rust takes them for unsigned
+/// numbers and would return other times.
+fn rewritten_times(
+    types: &[Type],
+    encodings: &[Encoding],
+    streams: &Streams<'_>,
+    (is_utc, most): (bool, usize),
+) -> Result<HashMap<(usize, u64), Bytes>, Failure> {
+    let mut rewritten = HashMap::new();
     for (column, (found, encoding)) in types.iter().zip(encodings).enumerate() {
-        let Some(stream) = streams.get(&(column, SECONDARY)).filter(|_| found.is_timestamp()) else { continue };
-        let sum = sum_at_most(stream, encoding.runs).map_err(|_| "damaged fractions of seconds".to_owned())?;
+        let Some(fractions) = streams.get(&(column, SECONDARY)).filter(|_| found.is_timestamp()) else { continue };
+        let damaged = |_| "damaged fractions of seconds".to_owned();
         // A fraction takes 33 bits, and a stripe has far fewer rows than their sum would need.
-        if sum >= 1 << 63 {
+        if sum_at_most(fractions, encoding.runs).map_err(damaged)? < 1 << 63 {
+            continue;
+        }
+        if !is_utc && !found.is_instant() {
             return Err(Failure::NegativeFraction(column));
         }
+        let seconds = streams.get(&(column, DATA)).map_or(&[][..], |bytes| bytes.as_ref());
+        let (seconds, fractions) = without_negative_fractions(seconds, fractions, encoding.runs, most).map_err(damaged)?;
+        rewritten.extend([((column, DATA), seconds), ((column, SECONDARY), fractions)]);
+    }
+    Ok(rewritten)
+}
+
+fn check_decimals(tail: &Tail, stripe: &Stripe, encodings: &[Encoding], streams: &Streams<'_>, most: usize) -> Result<(), Failure> {
+    for (column, (found, encoding)) in tail.types.iter().zip(encodings).enumerate() {
+        let Some((digits, scales)) = found.digits.zip(streams.get(&(column, SECONDARY))) else { continue };
+        let data = streams.get(&(column, DATA)).map_or(&[][..], |bytes| bytes.as_ref());
+        let damaged = |_| "damaged decimals".to_owned();
+        let scales = integers(scales, encoding.runs, Sign::Signed, most).map_err(damaged)?;
+        let misfit = misfit(data, &scales, digits).map_err(damaged)?;
+        let Some((index, value)) = misfit else { continue };
+        let is_nested = tail.types.first().is_none_or(|root| !root.children.contains(&column));
+        let present = nulls(streams.get(&(column, PRESENT)).copied(), None, usize::try_from(stripe.rows).unwrap_or(usize::MAX)).flatten();
+        let row = present.map_or(Some(index), |present| present.valid_indices().nth(index)).filter(|_| !is_nested);
+        return Err(Failure::Decimal { column, row: row.map(|row| row as u64), value });
     }
     Ok(())
 }

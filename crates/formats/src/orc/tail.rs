@@ -2,8 +2,9 @@
 
 use super::Error;
 use super::compression::Compression;
-use super::types::{Type, types};
-use super::wire::{self, Fields, Value, put_varint};
+use super::decimals::UNSCALED;
+use super::types::{Type, one, types};
+use super::wire::{self, Fields, Value, put_bytes, put_varint};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use shardmill_storage::RangeRead;
@@ -54,7 +55,8 @@ struct Postscript {
 
 pub(super) fn read_tail(object: &dyn RangeRead) -> Result<Tail, Error> {
     let footer_error = |reason: String| Error::Footer { path: object.path().to_owned(), reason };
-    let message_error = |_| footer_error("damaged message".to_owned());
+    let damaged = |reason: String| Error::DamagedFooter { path: object.path().to_owned(), reason };
+    let message_error = |_| damaged("damaged message".to_owned());
     let size = object.size();
     let mut tail = read(object, size.saturating_sub(TAIL_BYTES), size)?;
     let postscript_len = u64::from(tail.last().copied().ok_or_else(|| footer_error("the file is empty".to_owned()))?);
@@ -74,16 +76,16 @@ pub(super) fn read_tail(object: &dyn RangeRead) -> Result<Tail, Error> {
         .map_err(|feature| Error::Unsupported { path: object.path().to_owned(), feature })?;
     let metadata_len = usize::try_from(postscript.metadata_len).unwrap_or(usize::MAX).min(tail.len());
     let footer_end = usize::try_from(behind_footer - start).unwrap_or(usize::MAX).min(tail.len());
-    let metadata = compression.unpack(tail.slice(..metadata_len), MAX_FOOTER_BYTES).map_err(|fault| footer_error(fault.to_string()))?;
-    let footer = compression.unpack(tail.slice(metadata_len..footer_end), MAX_FOOTER_BYTES).map_err(|fault| footer_error(fault.to_string()))?;
+    let metadata = compression.unpack(tail.slice(..metadata_len), MAX_FOOTER_BYTES).map_err(|fault| damaged(fault.to_string()))?;
+    let footer = compression.unpack(tail.slice(metadata_len..footer_end), MAX_FOOTER_BYTES).map_err(|fault| damaged(fault.to_string()))?;
 
     let fields = wire::fields(&footer).map_err(message_error)?;
     if fields.clone().any(|field| field.number == 10) {
         return Err(Error::Unsupported { path: object.path().to_owned(), feature: "encryption".to_owned() });
     }
-    let stripes = stripes(fields.clone(), size).map_err(footer_error)?;
+    let stripes = stripes(fields.clone(), size).map_err(damaged)?;
     let messages: Vec<&[u8]> = fields.clone().filter(|field| field.number == 4).filter_map(|field| field.value.bytes()).collect();
-    let types = types(&messages).map_err(footer_error)?;
+    let types = types(&messages).map_err(damaged)?;
     let mut statistics = Vec::new();
     if postscript.writer >= FIRST_SOUND_WRITER {
         let messages = wire::fields(&metadata).map_err(message_error)?;
@@ -167,7 +169,20 @@ fn stripes(footer: Fields<'_>, size: u64) -> Result<Vec<Stripe>, String> {
 
 /// Stripes, types, user metadata and the number of rows, without statistics and compression.
 fn plain_tail(footer: Fields<'_>) -> Bytes {
-    let mut bytes: Vec<u8> = footer.filter(|field| matches!(field.number, 3..=6)).flat_map(|field| field.raw).copied().collect();
+    let mut bytes = Vec::new();
+    for field in footer.filter(|field| matches!(field.number, 3..=6)) {
+        let message = field.value.bytes().filter(|_| field.number == 4).unwrap_or_default();
+        match one(message).ok().and_then(|found| found.digits).filter(|digits| *digits == UNSCALED) {
+            // orc-rust knows no decimals without precision. Of repeated fields, the last one counts.
+            Some((precision, scale)) => {
+                let mut typed = message.to_vec();
+                put_varint(&mut typed, 5, u64::from(precision));
+                put_varint(&mut typed, 6, u64::from(scale));
+                put_bytes(&mut bytes, 4, &typed);
+            }
+            None => bytes.extend_from_slice(field.raw),
+        }
+    }
     let footer_len = bytes.len();
     let mut postscript = Vec::new();
     put_varint(&mut postscript, 1, footer_len as u64);

@@ -1,5 +1,6 @@
 //! The type tree, checked before any recursion into it.
 
+use super::decimals::UNSCALED;
 use super::wire::{self, NoMessage};
 
 /// Deeper than any real schema, shallow enough for the stack of a thread.
@@ -21,6 +22,8 @@ const TIMESTAMP_INSTANT: u64 = 18;
 pub(super) struct Type {
     pub(super) kind: u64,
     pub(super) children: Vec<usize>,
+    /// Of a decimal: precision and scale.
+    pub(super) digits: Option<(u32, u32)>,
 }
 
 impl Type {
@@ -30,6 +33,11 @@ impl Type {
 
     pub(super) fn is_timestamp(&self) -> bool {
         matches!(self.kind, TIMESTAMP | TIMESTAMP_INSTANT)
+    }
+
+    /// Whether times are stored in UTC, regardless of the zone of the writer.
+    pub(super) fn is_instant(&self) -> bool {
+        self.kind == TIMESTAMP_INSTANT
     }
 
     /// Whether the number of child values follows from lengths in the file.
@@ -66,7 +74,7 @@ pub(super) fn types(messages: &[&[u8]]) -> Result<Vec<Type>, String> {
     Ok(types)
 }
 
-fn one(message: &[u8]) -> Result<Type, String> {
+pub(super) fn one(message: &[u8]) -> Result<Type, String> {
     let no_message = |_: NoMessage| "a type is not a valid message".to_owned();
     let (mut found, mut names, mut precision, mut scale) = (Type::default(), 0, 0, 0);
     for field in wire::fields(message).map_err(no_message)? {
@@ -87,8 +95,12 @@ fn one(message: &[u8]) -> Result<Type, String> {
         MAP => found.children.len() == 2,
         STRUCT => found.children.len() == names,
         UNION => (1..=127).contains(&found.children.len()),
-        DECIMAL => found.children.is_empty() && (1..=38).contains(&precision) && scale <= precision,
+        DECIMAL => found.children.is_empty() && precision <= 38 && scale <= precision,
         kind => found.children.is_empty() && kind <= 18,
     };
+    if found.kind == DECIMAL {
+        let digits = u32::try_from(precision).ok().zip(u32::try_from(scale).ok());
+        found.digits = if precision == 0 { Some(UNSCALED) } else { digits };
+    }
     if is_valid { Ok(found) } else { Err(format!("a type of kind {} is not well formed", found.kind)) }
 }

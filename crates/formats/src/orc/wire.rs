@@ -117,13 +117,24 @@ impl<'a> Value<'a> {
     }
 }
 
+/// Appends a field that holds a message.
+pub(super) fn put_bytes(message: &mut Vec<u8>, number: u64, bytes: &[u8]) {
+    put_digits(message, number << 3 | 2);
+    put_digits(message, bytes.len() as u64);
+    message.extend_from_slice(bytes);
+}
+
 /// Appends a field that holds a number.
 pub(super) fn put_varint(message: &mut Vec<u8>, number: u64, value: u64) {
-    for mut rest in [number << 3, value] {
-        while rest > 0x7f {
-            message.push(u8::try_from(rest & 0x7f).unwrap_or_default() | 0x80);
-            rest >>= 7;
-        }
-        message.push(u8::try_from(rest).unwrap_or_default());
+    put_digits(message, number << 3);
+    put_digits(message, value);
+}
+
+/// Appends a varint.
+pub(super) fn put_digits(message: &mut Vec<u8>, mut rest: u64) {
+    while rest > 0x7f {
+        message.push(u8::try_from(rest & 0x7f).unwrap_or_default() | 0x80);
+        rest >>= 7;
     }
+    message.push(u8::try_from(rest).unwrap_or_default());
 }
