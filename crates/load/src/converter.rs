@@ -1,12 +1,11 @@
 //! Converts a superbatch for the consumer: Arrow rows with the declared types, or columns of plain numbers.
 
 use crate::columns::{self, ColumnOptions, Converter, Nulls};
-use crate::dictionary::with_distinct_values;
+use crate::offsets::{Cuts, declared};
 use crate::packing::PackColumns;
 use crate::pass::BatchRows;
 use crate::{Dataset, Error, Result};
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow_cast::cast;
+use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use shardmill_formats::table::Statistics;
 use std::sync::Arc;
@@ -23,19 +22,25 @@ pub struct OutputConverter {
     is_padded: bool,
     /// `None` keeps Arrow.
     converter: Option<Converter>,
+    /// Whether Arrow rows are cut into batches, or anywhere.
+    keeps_batches: bool,
 }
 
 /// The form of columns.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OutputKind {
+    /// Batches of the requested sizes.
     Arrow,
+    /// Rows of any numbers, with exactly the declared types.
+    ArrowStream,
     Columns(ColumnOptions),
 }
 
 /// The converted rows of a superbatch.
 #[derive(Debug)]
 pub enum Delivery {
-    Rows(RecordBatch),
+    /// In one piece, unless a column is too long for its offsets.
+    Rows(Vec<RecordBatch>),
     Columns(columns::Superbatch),
 }
 
@@ -69,11 +74,12 @@ impl OutputConverter {
             fields.push(Arc::new(Field::new(PADDED, DataType::Boolean, false)));
         }
         let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let keeps_batches = kind != OutputKind::ArrowStream;
         let converter = match kind {
-            OutputKind::Arrow => None,
+            OutputKind::Arrow | OutputKind::ArrowStream => None,
             OutputKind::Columns(options) => Some(Converter::new(&in_views(&schema), &options)?),
         };
-        Ok(Self { columns, schema, is_padded, converter })
+        Ok(Self { columns, schema, is_padded, converter, keeps_batches })
     }
 
     /// Indices of the columns that are read.
@@ -104,19 +110,13 @@ impl OutputConverter {
             fields.push(Arc::new(Field::new(PADDED, DataType::Boolean, false)));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(Error::assemble)?;
+        let sizes: Vec<usize> = batches.iter().map(|batch| batch.rows).collect();
         match &self.converter {
-            Some(converter) => {
-                let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(Error::assemble)?;
-                let sizes: Vec<usize> = batches.iter().map(|batch| batch.rows).collect();
-                Ok(Delivery::Columns(converter.convert(rows, &sizes)?))
-            }
+            Some(converter) => Ok(Delivery::Columns(converter.convert(rows, &sizes)?)),
             None => {
-                let declared = |(array, field): (ArrayRef, &Arc<Field>)| {
-                    let array = if array.data_type() == field.data_type() { Ok(array) } else { cast(&array, field.data_type()) };
-                    array.and_then(with_distinct_values).map_err(Error::assemble)
-                };
-                let arrays = arrays.into_iter().zip(self.schema.fields()).map(declared).collect::<Result<_>>()?;
-                Ok(Delivery::Rows(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map_err(Error::assemble)?))
+                let cuts = if self.keeps_batches { Cuts::Batches(&sizes) } else { Cuts::Anywhere };
+                Ok(Delivery::Rows(declared(&rows, &self.schema, cuts).map_err(Error::assemble)?))
             }
         }
     }

@@ -13,6 +13,7 @@ mod error;
 pub mod explain;
 pub mod fingerprint;
 pub mod images;
+mod offsets;
 pub mod packing;
 pub mod pass;
 pub mod row_set;

@@ -1,11 +1,10 @@
 //! Rows by number.
 
-use crate::dictionary::with_distinct_values;
 use crate::images::{Rendering, RowPlace, Seeds};
+use crate::offsets::{Cuts, declared};
 use crate::{Dataset, Error, Result, RowSet};
 use arrow_array::{RecordBatch, UInt64Array};
 use arrow_buffer::BooleanBufferBuilder;
-use arrow_cast::cast;
 use arrow_schema::Schema;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
@@ -50,10 +49,9 @@ pub fn take(dataset: &Dataset, rows: &RowSet, ids: &[u64], columns: &[usize]) ->
     let taken = take_record_batch(&all, &UInt64Array::from_iter_values(places)).map_err(Error::assemble)?;
     let taken = rendered(dataset, rows, ids, columns, taken)?;
     let schema = Arc::new(Schema::new(columns.iter().filter_map(|column| dataset.schema().fields().get(*column).cloned()).collect::<Vec<_>>()));
-    let arrays = taken.columns().iter().zip(schema.fields());
-    let arrays = arrays.map(|(array, field)| cast(array, field.data_type()).and_then(with_distinct_values).map_err(Error::assemble));
-    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(taken.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(&schema), arrays.collect::<Result<_>>()?, &options).map_err(Error::assemble)
+    let one = [taken.num_rows()];
+    let rows = declared(&taken, &schema, Cuts::Batches(&one)).map_err(Error::assemble)?;
+    rows.into_iter().next().ok_or(Error::NoSuchRow { row: 0, rows: 0 })
 }
 
 /// `taken` with pixels in place of encoded images: those of seed 0 and epoch 0.

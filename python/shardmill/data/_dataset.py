@@ -402,7 +402,8 @@ class Dataset(ArrowRows):
     def _arrow_batches(self) -> Iterator[Any]:
         refuse_own_rows(self, "an Arrow stream")
         order = self._row_plan().ordered(window_bytes=None, seed=0, lanes=1)
-        return (content for content, _ in self._superbatches(order, self._converter("arrow"), 0, 0))
+        pieces = self._superbatches(order, self._converter("stream"), 0, 0)
+        return (piece for content, _ in pieces for piece in content)
 
     def _converter(self, kind: str) -> _native.OutputConverter:
         return _native.OutputConverter(

@@ -136,17 +136,19 @@ class ArrowCutter(Cutter):
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
         """Yield the batches of a superbatch."""
-        return map(as_pyarrow(content).slice, accumulate(sizes, initial=0), sizes)
+        if len(content) > 1:
+            return map(as_pyarrow, content)
+        return map(as_pyarrow(content[0]).slice, accumulate(sizes, initial=0), sizes)
 
 
 class SuperbatchCutter(Cutter):
     """Arrow rows for a consumer to which the bounds of batches mean nothing: a superbatch comes with its first batch, ``None`` with others."""
 
     def __init__(self) -> None:
-        super().__init__("arrow")
+        super().__init__("stream")
 
     def cut(self, content: Any, sizes: Sequence[int]) -> Iterator[Any]:
-        """Yield the superbatch itself, once."""
+        """Yield the pieces of the superbatch, once."""
         return (None if number else content for number in range(len(sizes)))
 
 

@@ -287,13 +287,13 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration, Arr
         other._rows, other._cutter, other._converter = (
             self._row_plan(),
             SuperbatchCutter(),
-            self._new_converter("arrow"),
+            self._new_converter("stream"),
         )
         other._ledger, other._counters = self._ledger.emptied(), Counters()
         other._audits, other._is_audited = {}, False
         # The stream does not move the loader, so no batch is repeated for it.
         other._has_warned_of_restart = True
-        return (rows for rows in iter(other) if rows is not None)
+        return (piece for pieces in iter(other) if pieces is not None for piece in pieces)
 
     def _plan(self, epoch: int) -> _native.RowPlan:
         """Return the plan of an epoch: rows, or packs of rows."""

@@ -59,7 +59,8 @@ class Output:
 
     Attributes:
         kind: ``"torch"``, ``"numpy"`` and ``"dict"`` return dicts of columns, ``"rows"`` returns lists of rows, each a dict, and
-            ``"arrow"`` returns record batches.
+            ``"arrow"`` returns record batches. A string or binary column with more than 2 GiB in one batch has 64-bit offsets in it, as
+            ``large_string`` or ``large_binary``.
         nulls: policy for integers, booleans, dates and times in ``"torch"`` and ``"numpy"`` batches. ``"raise"`` raises with file, column and
             row; ``"fill"`` uses the value in ``fill_values``; ``"mask"`` adds a boolean column ``<name>__valid`` to every batch.
             Null floats become NaN unless a fill value is given.

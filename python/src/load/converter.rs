@@ -44,6 +44,7 @@ impl PyOutputConverter {
     fn of_packs(columns: PyRef<'_, PyPackColumns>, kind: &str, is_padded: bool) -> PyResult<Self> {
         let kind = match kind {
             "arrow" => OutputKind::Arrow,
+            "stream" => OutputKind::ArrowStream,
             name => OutputKind::Columns(ColumnOptions::new(self::kind(name)?, Nulls::Error)),
         };
         Ok(Self(Arc::new(OutputConverter::of_packs(&columns.0, kind, is_padded).map_err(PyShardmillError::from)?)))
@@ -71,11 +72,13 @@ impl PyOutputConverter {
 }
 
 fn output_kind(mut form: OutputForm<'_>) -> PyResult<OutputKind> {
-    if form.kind != "arrow" {
-        return Ok(OutputKind::Columns(form.column_options()?));
-    }
+    let kind = match form.kind.as_str() {
+        "arrow" => OutputKind::Arrow,
+        "stream" => OutputKind::ArrowStream,
+        _ => return Ok(OutputKind::Columns(form.column_options()?)),
+    };
     // The other options are validated for Arrow as well, which does not use them.
     "dict".clone_into(&mut form.kind);
     form.column_options()?;
-    Ok(OutputKind::Arrow)
+    Ok(kind)
 }

@@ -6,7 +6,7 @@ use crate::error::PyShardmillError;
 use crate::interrupt::{SIGNAL_POLL, listening};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use pyo3_arrow::PyRecordBatch;
 use shardmill_engine::{Poll, STOP_PATIENCE};
 use shardmill_load::pass::{MetricsReport, Progress};
@@ -118,7 +118,7 @@ impl PyPass {
 impl PyPass {
     fn to_python(&self, py: Python<'_>, superbatch: Superbatch<Delivery>) -> PyResult<PySlab> {
         let content = match (superbatch.content, self.converter.converter()) {
-            (Delivery::Rows(rows), _) => Py::new(py, PyRecordBatch::new(rows))?.into_any(),
+            (Delivery::Rows(pieces), _) => PyList::new(py, pieces.into_iter().map(PyRecordBatch::new))?.into_any().unbind(),
             (Delivery::Columns(columns), Some(converter)) => {
                 superbatch_to_python(py, converter, columns, self.memory.as_deref())?.into_any().unbind()
             }

@@ -220,3 +220,22 @@ def test_nulls_of_a_source_that_is_not_drawn_are_not_refused(tmp_path: Path) -> 
     mixture = sm.Mixture(paths, weights={"a": 1, "nulls": 0}, epoch_rows=10)
     [batch] = sm.Loader(mixture, output="numpy")
     assert sorted(batch["id"].tolist()) == list(range(10))
+
+
+@pytest.mark.slow
+def test_batch_of_more_than_2_gib_has_wide_offsets_and_a_stream_is_cut(tmp_path: Path) -> None:
+    rows = 2200
+    words = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([b"ab" * (1 << 19)]))
+    pq.write_table(pa.table({"s": words}), tmp_path / "a.parquet", store_schema=False, row_group_size=rows)
+    batch = next(iter(sm.Loader(tmp_path / "a.parquet", batch_size=rows, output="arrow")))
+    assert (batch.num_rows, batch.schema.types, batch["s"].nbytes) == (
+        rows,
+        [pa.large_binary()],
+        rows * (1 << 20) + 8 * (rows + 1),
+    )
+    del batch
+    lengths = 0
+    for piece in pa.RecordBatchReader.from_stream(sm.Dataset(tmp_path / "a.parquet")):
+        assert piece.schema.types == [pa.binary()]
+        lengths += piece.num_rows
+    assert lengths == rows
