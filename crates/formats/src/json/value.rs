@@ -3,6 +3,7 @@
 use super::python::{JSON_NAMES, write_float};
 use super::{Dialect, Unwritable};
 use arrow_array::cast::AsArray;
+use arrow_array::timezone::Tz;
 use arrow_array::types::{
     ArrowPrimitiveType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
@@ -13,12 +14,15 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_cast::parse::string_to_datetime;
 use arrow_schema::{ArrowError, DataType};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use half::f16;
 use std::fmt::Debug;
 use std::io::Write;
+
+const UTC: &str = "+00:00";
 
 /// Writes values of a column.
 #[derive(Debug)]
@@ -48,6 +52,11 @@ enum Values {
     Displayed {
         array: ArrayRef,
         is_quoted: bool,
+    },
+    /// Times of a named zone, and the same times in UTC.
+    Zoned {
+        local: ArrayRef,
+        utc: ArrayRef,
     },
 }
 
@@ -150,9 +159,13 @@ impl ValueEncoder {
                 Values::Base64(cast(array, &DataType::LargeBinary).map_err(|_unknown| refused())?.as_binary::<i64>().clone())
             }
             // Converting a named zone needs a time zone data base that may be missing; the instant in UTC is always the same.
-            DataType::Timestamp(unit, Some(zone)) if dialect == Dialect::Document && !zone.starts_with(['+', '-']) => {
-                let instants = array.to_data().into_builder().data_type(DataType::Timestamp(*unit, Some("+00:00".into()))).build();
-                Values::Displayed { array: make_array(instants.map_err(|_unknown| refused())?), is_quoted: true }
+            DataType::Timestamp(unit, Some(zone)) if !zone.starts_with(['+', '-']) => {
+                let instants = array.to_data().into_builder().data_type(DataType::Timestamp(*unit, Some(UTC.into()))).build();
+                let utc = make_array(instants.map_err(|_unknown| refused())?);
+                match dialect {
+                    Dialect::Document => Values::Displayed { array: utc, is_quoted: true },
+                    _ => Values::Zoned { local: ArrayRef::clone(array), utc },
+                }
             }
             other => Values::Displayed { array: ArrayRef::clone(array), is_quoted: dialect == Dialect::Document || !other.is_decimal() },
         };
@@ -211,6 +224,11 @@ impl ValueEncoder {
                 let text = displayed(array, row).map_err(|error| Reason::Text(error.to_string()))?;
                 if *is_quoted { self.dialect.quote(&text, out) } else { out.extend_from_slice(text.as_bytes()) }
             }
+            Values::Zoned { local, utc } => {
+                let text = |array| displayed(array, row).map_err(|error| Reason::Text(error.to_string()));
+                let (local, utc) = (text(local)?, text(utc)?);
+                self.dialect.quote(if is_same_time(&local, &utc) { &local } else { &utc }, out);
+            }
         }
         Ok(())
     }
@@ -259,4 +277,10 @@ fn range_of<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, row: usize) -> (usize
 
 fn displayed(array: &ArrayRef, row: usize) -> Result<String, ArrowError> {
     ArrayFormatter::try_new(array, &FormatOptions::new())?.value(row).try_to_string()
+}
+
+/// The text of a local time has minutes of its distance from UTC. Around 1900, zones had seconds as well.
+fn is_same_time(local: &str, utc: &str) -> bool {
+    let Ok(zone) = UTC.parse::<Tz>() else { return false };
+    matches!((string_to_datetime(&zone, local), string_to_datetime(&zone, utc)), (Ok(local), Ok(utc)) if local == utc)
 }
