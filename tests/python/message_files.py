@@ -8,6 +8,7 @@ import json
 import tarfile
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shardmill as sm
@@ -55,6 +56,13 @@ def write_files() -> None:
     Path("array.json").write_text('[{"x": 1} {"x": 2}]')
     Path("cut.jsonl.gz").write_bytes(gzip.compress(b'{"x": 1}\n' * 100)[:30])
     Path("cut.parquet").write_bytes(Path("a.parquet").read_bytes()[:-20])
+    whole = Path("a.parquet").read_bytes()
+    length = int.from_bytes(whole[-8:-4], "little")
+    Path("footer.parquet").write_bytes(whole[: -8 - length] + b"\xff" * length + whole[-8:])
+    Path("encrypted.parquet").write_bytes(whole[:-1] + b"E")
+    times = pa.array([0, 1], pa.timestamp("ns"))
+    pq.write_table(pa.table({"at": times}), "times.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    pl.DataFrame({"wide": pl.Series([2**100], dtype=pl.Int128)}).write_parquet("wide.parquet")
     Path("text.parquet").write_text("this is not a Parquet file, but text\n" * 10)
     Path("bytes.bin").write_bytes(b"\0\1\2" * 100)
     Path("cut.tar").write_bytes(b"x" * 700)
