@@ -125,7 +125,7 @@ def test_row_of_a_nested_value_is_named(tmp_path: Path) -> None:
         pa.table({"t": lists}), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True, store_schema=False
     )
     with pytest.raises(FormatError, match=r"`t` .* row 3 "):
-        pa.table(sm.Dataset(tmp_path / "a.parquet"))
+        list(sm.Dataset(tmp_path / "a.parquet"))
 
 
 def shardmill(*arguments: Any) -> subprocess.CompletedProcess[str]:
