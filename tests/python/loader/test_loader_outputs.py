@@ -228,11 +228,8 @@ def test_batch_of_more_than_2_gib_has_wide_offsets_and_a_stream_is_cut(tmp_path:
     words = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([b"ab" * (1 << 19)]))
     pq.write_table(pa.table({"s": words}), tmp_path / "a.parquet", store_schema=False, row_group_size=rows)
     batch = next(iter(sm.Loader(tmp_path / "a.parquet", batch_size=rows, output="arrow")))
-    assert (batch.num_rows, batch.schema.types, batch["s"].nbytes) == (
-        rows,
-        [pa.large_binary()],
-        rows * (1 << 20) + 8 * (rows + 1),
-    )
+    assert (batch.num_rows, batch.schema.types) == (rows, [pa.large_binary()])
+    assert len(batch["s"][rows - 1].as_py()) == 1 << 20
     del batch
     lengths = 0
     for piece in pa.RecordBatchReader.from_stream(sm.Dataset(tmp_path / "a.parquet")):

@@ -38,7 +38,8 @@ fn written(groups: &[Vec<Option<Time>>], has_dictionary: bool) -> Vec<u8> {
 fn int96((day, of_day): Time) -> Int96 {
     let mut value = Int96::new();
     let of_day = of_day.cast_unsigned();
-    value.set_data((of_day & 0xffff_ffff) as u32, (of_day >> 32) as u32, day.cast_unsigned());
+    let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).unwrap();
+    value.set_data(half(of_day), half(of_day >> 32), day.cast_unsigned());
     value
 }
 
