@@ -2,7 +2,9 @@
 
 use crate::error::PyShardmillResult;
 use pyo3::prelude::*;
+use pyo3_arrow::PySchema;
 use shardmill_formats::limit::DecodeLimit;
+use shardmill_formats::table::column_type_name;
 use shardmill_formats::tar::{Entry, Walk};
 use shardmill_storage::{LocalFile, RangeRead};
 
@@ -31,8 +33,15 @@ fn set_max_decoded_bytes(limit: u64) {
     DecodeLimit::set_default(limit);
 }
 
+/// The types of the columns of an Arrow schema, as messages name them.
+#[pyfunction]
+fn type_names(schema: PySchema) -> Vec<String> {
+    schema.into_inner().fields().iter().map(|field| column_type_name(field)).collect()
+}
+
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "formats")?;
     module.add_function(wrap_pyfunction!(set_max_decoded_bytes, &module)?)?;
-    module.add_function(wrap_pyfunction!(tar_members, &module)?)
+    module.add_function(wrap_pyfunction!(tar_members, &module)?)?;
+    module.add_function(wrap_pyfunction!(type_names, &module)?)
 }

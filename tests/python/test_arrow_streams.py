@@ -409,8 +409,8 @@ def test_damaged_data_set_publishes_nothing(damaged: Path, tmp_path: Path) -> No
     [
         ("mds", {"at": pa.array([1], pa.timestamp("us"))}, r"Column `at` of type Timestamp\(µs\) has no MDS encoding"),
         ("mds", {"text": ["a", None]}, "Column `text` is null in row `1`"),
-        ("jsonl", {"image": [b"png"]}, "Column `image` is Binary"),
-        ("webdataset", {"score": [0.5]}, "Column `score` is Float64"),
+        ("jsonl", {"image": [b"png"]}, "Column `image` is binary"),
+        ("webdataset", {"score": [0.5]}, "Column `score` is double"),
     ],
 )
 def test_types_that_a_format_cannot_hold_are_refused(tmp_path: Path, format: str, rows: dict, message: str) -> None:

@@ -225,7 +225,7 @@ def test_existing_output_is_kept_until_it_may_be_replaced(source: Path, tmp_path
     [
         (["SRC", "a.array_record"], 2, "select one of id, text, raw, holes with --column"),
         (["SRC", "a.array_record", "--column", "nome"], 1, "No column `nome`"),
-        (["SRC", "a.array_record", "--column", "id"], 1, "Column `id` is Int64, and records of ArrayRecord are bytes"),
+        (["SRC", "a.array_record", "--column", "id"], 1, "Column `id` is int64, and records of ArrayRecord are bytes"),
         (["SRC", "out.txt"], 2, "does not match a format; pass --to, one of"),
         (["SRC", "out.csv"], 2, "an extension that can be read, but not written"),
         (
@@ -339,7 +339,7 @@ def test_rows_go_to_text_and_archives_and_back(source: Path, tmp_path: Path, tar
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["out.jsonl"], "column 'raw' is Binary, and JSON has no such values"),
+        (["out.jsonl"], "column 'raw' is binary, and JSON has no such values"),
         (["out", "--to", "mds", "--columns", "text,holes"], "column 'holes' has 300 nulls, and MDS has none"),
     ],
 )

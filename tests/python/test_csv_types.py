@@ -74,7 +74,7 @@ def test_a_column_without_values_in_the_sample_gets_the_type_of_later_ones(tmp_p
 @pytest.mark.parametrize("value", ["high", "true", "2024-05-01"])
 def test_late_values_of_another_kind_are_errors_where_they_are_read(tmp_path: Path, value: str) -> None:
     path = write(tmp_path / "a.csv", lines_with(value))
-    named = rf"(?s)Line {2 * LATE + 2} of .*a\.csv`: `{value}` in column `score` is not a valid Int64.*`schema`"
+    named = rf"(?s)Line {2 * LATE + 2} of .*a\.csv`: `{value}` in column `score` is not a valid int64.*`schema`"
     with pytest.raises(FormatError, match=named):
         list(sm.Loader(path, output="arrow"))
 
@@ -84,7 +84,7 @@ def test_integer_that_float64_would_round_is_an_error_with_its_line(tmp_path: Pa
     lines[7] = f"7,x,{2**53 + 1},0"
     path = write(tmp_path / "a.csv", lines)
     with pytest.raises(
-        FormatError, match=rf"Line 16 of .*a\.csv`: `{2**53 + 1}` in column `score` is not a valid Float64"
+        FormatError, match=rf"Line 16 of .*a\.csv`: `{2**53 + 1}` in column `score` is not a valid double"
     ):
         list(sm.Loader(path, output="arrow"))
     types = {"id": pa.int64(), "text": pa.string(), "score": pa.float64(), "half": pa.float64()}

@@ -121,9 +121,9 @@ def test_late_values_complete_the_type(tmp_path: Path, first: Row, late: Row, ex
 @pytest.mark.parametrize(
     ("late", "named"),
     [
-        ({"score": "high"}, '"high"` in column `score` is not a valid Int64'),
-        ({"score": True}, "true` in column `score` is not a valid Int64"),
-        ({"text": 1}, "1` in column `text` is not a valid Utf8"),
+        ({"score": "high"}, '"high"` in column `score` is not a valid int64'),
+        ({"score": True}, "true` in column `score` is not a valid int64"),
+        ({"text": 1}, "1` in column `text` is not a valid string"),
     ],
     ids=str,
 )
@@ -138,7 +138,7 @@ def test_integer_that_float64_would_round_is_an_error_with_its_line(tmp_path: Pa
     rows[7]["score"] = 2**53 + 1
     path = write(tmp_path / "a.jsonl", rows)
     with pytest.raises(
-        FormatError, match=rf"Line 8 of .*a\.jsonl`: `{2**53 + 1}` in column `score` is not a valid Float64"
+        FormatError, match=rf"Line 8 of .*a\.jsonl`: `{2**53 + 1}` in column `score` is not a valid double"
     ):
         list(sm.Loader(path, output="arrow"))
     schema = pa.schema([("score", pa.float64())])
@@ -277,7 +277,7 @@ def test_objects_and_lists_are_their_json_text_where_the_schema_has_a_string(row
 
 def test_number_is_not_a_string_although_the_schema_has_one(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"x": [1]}\n{"x": 1}\n')
-    with pytest.raises(ValueError, match=r"Line 2 of .*`1` in column `x` is not a valid Utf8"):
+    with pytest.raises(ValueError, match=r"Line 2 of .*`1` in column `x` is not a valid string"):
         pa.table(sm.Dataset(tmp_path / "rows.jsonl", schema=pa.schema([("x", pa.string())])))
 
 

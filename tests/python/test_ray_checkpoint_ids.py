@@ -186,7 +186,7 @@ def test_widths_of_integers_and_kinds_of_strings_are_one_type(tmp_path):
 
 
 @pytest.mark.parametrize("is_newer_read", [False, True])
-@pytest.mark.parametrize(("values", "words"), [([1.0, 2.0], "Float64"), ([3, None], "null in row 1 of")])
+@pytest.mark.parametrize(("values", "words"), [([1.0, 2.0], "double"), ([3, None], "null in row 1 of")])
 def test_first_run_is_stopped_before_it_writes(tmp_path, context, values, words, is_newer_read):
     context.use_datasource_v2 = is_newer_read
     write(tmp_path / "in" / "a.parquet", [1, 2])
@@ -210,7 +210,7 @@ def test_first_run_is_stopped_before_it_writes(tmp_path, context, values, words,
     ("lines", "words"),
     [
         ({"a": ["x"], "b": ["y", None]}, r"null in row 1 of `.*b\.jsonl`"),
-        ({"a": [1, 2], "b": [0.5]}, r"Float64, which cannot identify a row, in `.*b\.jsonl`"),
+        ({"a": [1, 2], "b": [0.5]}, r"double, which cannot identify a row, in `.*b\.jsonl`"),
         ({"a": [1], "b": ["x"]}, r"(?s)signed integer in `.*a\.jsonl`|string in `.*b\.jsonl`"),
         ({"a": [[1]]}, r"cannot identify a row, in `.*a\.jsonl`"),
     ],
@@ -233,7 +233,7 @@ def test_file_that_has_no_footer_is_named_by_the_task_that_reads_it(tmp_path, co
             lambda ids: pc.cast(ids, pa.string()),
             r"string in a block to be written and signed integer in `.*a\.parquet`",
         ),
-        (lambda ids: pc.cast(ids, pa.float64()), r"Float64, which cannot identify a row, in a block to be written"),
+        (lambda ids: pc.cast(ids, pa.float64()), r"double, which cannot identify a row, in a block to be written"),
         (lambda ids: pc.if_else(pc.equal(ids, 2), None, ids), r"null in row \d of a block to be written"),
     ],
     ids=["type", "float", "null"],

@@ -93,7 +93,7 @@ def test_text_is_delivered_only_if_it_is_named(tmp_path: Path, trained: Path) ->
         sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained, output="id"))
     with pytest.raises(sm.MissingColumnError, match="txt"):
         sm.Dataset(path, tokenize=sm.Tokenize("txt", tokenizer=trained))
-    with pytest.raises(ValueError, match="`id` is Int64"):
+    with pytest.raises(ValueError, match="`id` is int64"):
         sm.Dataset(path, tokenize=sm.Tokenize("id", tokenizer=trained))
 
 

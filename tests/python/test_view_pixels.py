@@ -133,7 +133,7 @@ def test_pages_of_pixels_are_turned(photographs):
         ),
         (["--image-size", "keep", "--image-fit", "pad"], 2, "--image-fit cannot be used with --image-size keep"),
         (["--image-size", "32", "--image", "photo"], 1, "No column `photo`"),
-        (["--image-size", "32", "--image", "label"], 1, "Column `label` is Int64, but images are bytes"),
+        (["--image-size", "32", "--image", "label"], 1, "Column `label` is int64, but images are bytes"),
     ],
 )
 def test_option_that_cannot_be_used_is_refused(photographs, options, code, message, capfd):

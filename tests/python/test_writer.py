@@ -266,7 +266,7 @@ def test_rows_that_are_no_records_are_refused(tmp_path: Path, row, error, messag
     [
         (pa.table({"x": ["a", None]}), None, ValueError, "Row 3 has a null in column `x`"),
         (pa.table({"x": ["a"], "y": ["b"]}), None, ValueError, r"several columns \(x, y\)"),
-        (pa.table({"x": [1]}), None, ValueError, "Column `x` is Int64, and records of ArrayRecord are bytes"),
+        (pa.table({"x": [1]}), None, ValueError, "Column `x` is int64, and records of ArrayRecord are bytes"),
         (pa.table({"x": ["a"]}), ["z"], KeyError, "No column `z`; there are: x"),
     ],
 )

@@ -152,7 +152,7 @@ def test_number_that_json_lacks_names_row_and_column(tmp_path: Path, value: floa
 
 def test_binaries_are_refused_by_jsonl_with_a_hint(tmp_path: Path) -> None:
     with (
-        pytest.raises(ValueError, match=r"Column `x` is Binary(.|\n)*hint: .*base64"),
+        pytest.raises(ValueError, match=r"Column `x` is binary(.|\n)*hint: .*base64"),
         sm.Writer(tmp_path / "a.jsonl") as w,
     ):
         w.write({"x": b"bytes"})
@@ -287,7 +287,7 @@ def test_compressed_archives_are_read_by_tarfile(tmp_path: Path, suffix: str) ->
         ([{"TXT": "x"}], "Column `TXT` cannot be the extension(.|\n)*hint: "),
         ([{"_x": "x"}], "names that begin with an underscore"),
         ([{"a/b": "x"}], "it has a slash"),
-        ([{"score": 0.5}], "Column `score` is Float64, but a member of a tar holds bytes(.|\n)*hint: .*json"),
+        ([{"score": 0.5}], "Column `score` is double, but a member of a tar holds bytes(.|\n)*hint: .*json"),
     ],
 )
 def test_samples_that_readers_would_see_otherwise_are_refused(tmp_path: Path, rows: list, message: str) -> None:

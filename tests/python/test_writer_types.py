@@ -282,7 +282,7 @@ def test_interval_of_duckdb_is_an_error_that_names_the_column(tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
 def test_changed_type_is_an_error_that_names_the_column(tmp_path: Path, name: str) -> None:
     with (
-        pytest.raises(sm.FormatError, match=r"column `y` is Int32 instead of Int64\nhint: "),
+        pytest.raises(sm.FormatError, match=r"column `y` is int32 instead of int64\nhint: "),
         sm.Writer(tmp_path / name) as writer,
     ):
         writer.write_batch(pa.table({"x": [1], "y": [1]}))

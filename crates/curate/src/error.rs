@@ -1,6 +1,7 @@
 //! Why a curation run stops. A bad sample or shard is not an error: it is quarantined and reported.
 
 use arrow_schema::ArrowError;
+use shardmill_formats::table::arrow_message;
 use std::sync::Arc;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -158,11 +159,16 @@ pub fn reason(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let cause_text = cause.to_string();
+        // Types in messages of Arrow have its names of Rust.
+        let cause_text = of_arrow(cause).map_or_else(|| cause.to_string(), arrow_message);
         if !text.contains(&cause_text) {
             text = format!("{text}: {cause_text}");
         }
         source = cause.source();
     }
     text
+}
+
+fn of_arrow(error: &(dyn std::error::Error + 'static)) -> Option<&ArrowError> {
+    error.downcast_ref::<ArrowError>().or_else(|| error.downcast_ref::<Arc<ArrowError>>().map(|shared| &**shared))
 }

@@ -13,6 +13,7 @@ use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use arrow_select::take::take;
 use bytes::Bytes;
+use shardmill_formats::table::type_name;
 use shardmill_load::exactly;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use std::sync::Arc;
 pub fn cast_checked(name: &str, array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     exactly(array, to).map_err(|misfit| Error::Cast {
         column: name.to_owned(),
-        data_type: to.to_string(),
+        data_type: type_name(to),
         source: misfit.into_arrow(array.data_type(), to),
     })
 }
@@ -40,7 +41,7 @@ pub fn to_table(chunk: &Chunk, binary: &ArrayRef) -> Result<RecordBatch> {
             "binary_content" => Arc::clone(binary),
             name if is_reserved(name) => reserved_text(chunk, name),
             name => match chunk.extras.column_by_name(name) {
-                Some(values) => take(values, &takes, None).map_err(|source| Error::unfit(name, &field.data_type().to_string())(source))?,
+                Some(values) => take(values, &takes, None).map_err(|source| Error::unfit(name, &type_name(field.data_type()))(source))?,
                 None => new_null_array(field.data_type(), chunk.rows.len()),
             },
         };

@@ -4,6 +4,7 @@ use crate::dataset::UnderivableRow;
 use crate::types::Misfit;
 use arrow_schema::{ArrowError, DataType, Field};
 use shardmill_formats::table::TableError;
+use shardmill_formats::table::type_name;
 use std::sync::Arc;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -42,7 +43,7 @@ pub enum Error {
     #[error("`{name}` is not a known format")]
     NoSuchFormat { name: String },
     /// Two files disagree about a column, and there is no common type.
-    #[error("Column `{column}` is {first_type} in `{first}` and {second_type} in `{second}`")]
+    #[error("Column `{column}` is {} in `{first}` and {} in `{second}`", type_name(.first_type), type_name(.second_type))]
     SchemaConflict { column: String, first: String, first_type: DataType, second: String, second_type: DataType },
     #[error("Column `{column}` has no value in `{path}`, and its type there allows none")]
     MissingRequired { column: String, path: String },
@@ -56,10 +57,10 @@ pub enum Error {
     /// A path into structs that does not exist.
     #[error("No column `{path}`: {reason}")]
     UnknownPath { path: String, reason: PathFault },
-    #[error("Column `{column}` of `{path}` cannot be delivered as {wanted}")]
+    #[error("Column `{column}` of `{path}` cannot be delivered as {}", type_name(.wanted))]
     Cast { path: String, column: String, wanted: DataType, source: Arc<ArrowError> },
     /// A value that the common type of the files cannot hold; `row` counts in the file.
-    #[error("Row {row} of `{path}`: {value} in column `{column}` has no equal value of the type of the data set, {wanted}")]
+    #[error("Row {row} of `{path}`: {value} in column `{column}` has no equal value of the type of the data set, {}", type_name(.wanted))]
     Inexact { path: String, row: u64, column: String, value: String, wanted: DataType },
     #[error(transparent)]
     Columns(Arc<crate::columns::Error>),
@@ -85,10 +86,11 @@ pub enum Error {
     SourceColumn { column: String },
     #[error("A column is called `{column}`, which is to be the name of a computed column")]
     DerivedColumn { column: String, is_image: bool },
-    #[error("Column `{column}` is {data_type}, but texts are strings or bytes, and messages are lists of structs or JSON strings")]
+    #[error("Column `{column}` is {}, but texts are strings or bytes, and messages are lists of structs or JSON strings", type_name(.data_type))]
     DerivedFrom { column: String, data_type: DataType },
     #[error(
-        "Column `{column}` is {data_type}, but images are bytes, structs with a field `bytes`, or strings with source=\"path\" or source=\"url\""
+        "Column `{column}` is {}, but images are bytes, structs with a field `bytes`, or strings with source=\"path\" or source=\"url\"",
+        type_name(.data_type)
     )]
     ImageFrom { column: String, data_type: DataType },
     /// An image that cannot be decoded.
@@ -123,7 +125,7 @@ pub enum PathFault {
     EmptyPart,
     #[error("`{parent}` has no field `{part}`, it has {available}")]
     NoField { parent: String, part: String, available: String },
-    #[error("`{parent}` is {data_type} and has no field `{part}`")]
+    #[error("`{parent}` is {} and has no field `{part}`", type_name(.data_type))]
     NotAStruct { parent: String, part: String, data_type: DataType },
 }
 

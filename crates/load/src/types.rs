@@ -10,6 +10,7 @@ use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_ord::cmp::distinct;
 use arrow_schema::{ArrowError, DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, FieldRef, Fields, TimeUnit};
+use shardmill_formats::table::type_name;
 use std::sync::Arc;
 
 /// The type of the values of a dictionary, or the type itself.
@@ -161,7 +162,9 @@ impl Misfit {
     #[must_use]
     pub fn into_arrow(self, from: &DataType, to: &DataType) -> ArrowError {
         match self {
-            Self::Value { value, .. } => ArrowError::CastError(format!("{value} of type {from} has no equal value of type {to}")),
+            Self::Value { value, .. } => {
+                ArrowError::CastError(format!("{value} of type {} has no equal value of type {}", type_name(from), type_name(to)))
+            }
             Self::Types(error) => error,
         }
     }
@@ -193,7 +196,9 @@ pub fn exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
         (FixedSizeList(item, _), LargeList(_)) => exactly(&cast(array, &LargeList(Arc::clone(item)))?, to),
         (Map(..), Map(entries, is_sorted)) => {
             let map = array.as_map();
-            let Struct(fields) = entries.data_type() else { return Err(ArrowError::InvalidArgumentError(format!("{to} has no entries")).into()) };
+            let Struct(fields) = entries.data_type() else {
+                return Err(ArrowError::InvalidArgumentError(format!("{} has no entries", type_name(to))).into());
+            };
             let row_of = |place| row_of(map.offsets(), place);
             let parts = map.entries().columns().iter().zip(fields).map(|(part, field)| exactly(part, field.data_type()));
             let parts = parts.collect::<Result<Vec<_>, _>>().map_err(|misfit| of_item(misfit, row_of))?;
@@ -210,7 +215,12 @@ pub fn exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
 fn fields_exactly(array: &StructArray, fields: &Fields) -> Result<StructArray, Misfit> {
     let missing = array.fields().iter().find(|own| fields.find(own.name()).is_none());
     if let Some(own) = missing {
-        return Err(ArrowError::CastError(format!("a struct with the field `{}` cannot be {}", own.name(), DataType::Struct(fields.clone()))).into());
+        return Err(ArrowError::CastError(format!(
+            "a struct with the field `{}` cannot be {}",
+            own.name(),
+            type_name(&DataType::Struct(fields.clone()))
+        ))
+        .into());
     }
     let child = |field: &FieldRef| match array.column_by_name(field.name()) {
         Some(child) => exactly(child, field.data_type()),

@@ -4,6 +4,7 @@ use crate::Literal;
 use crate::lake::Lake;
 use crate::predicate::names_zone;
 use arrow_schema::{ArrowError, DataType};
+use shardmill_formats::table::type_name;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -28,11 +29,11 @@ pub enum Error {
     #[error("No column `{column}`; the data has {available}")]
     UnknownColumn { column: String, available: String, hint: Option<String> },
     /// A literal that can never equal a value of its column is an error, not an empty result.
-    #[error("{operand} is {data_type}; it cannot be compared with {literal}")]
+    #[error("{operand} is {}; it cannot be compared with {literal}", type_name(.data_type))]
     LiteralType { operand: String, data_type: DataType, literal: Box<Literal> },
-    #[error("{left} is {left_type}; it cannot be compared with {right}, which is {right_type}")]
+    #[error("{left} is {}; it cannot be compared with {right}, which is {}", type_name(.left_type), type_name(.right_type))]
     ColumnTypes { left: String, left_type: DataType, right: String, right_type: DataType },
-    #[error("{operand} is {data_type}; `{function}` takes {wanted}")]
+    #[error("{operand} is {}; `{function}` takes {wanted}", type_name(.data_type))]
     OperandType { operand: String, data_type: DataType, function: &'static str, wanted: &'static str },
     #[error("Partition key `{key}` is also a column of the files")]
     PartitionColumn { key: String },

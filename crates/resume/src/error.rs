@@ -2,6 +2,7 @@
 
 use crate::keys::IdType;
 use arrow_schema::{ArrowError, DataType};
+use shardmill_formats::table::type_name;
 use std::io;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -64,7 +65,7 @@ pub enum Error {
     #[error("No column `{column}` for ids; the data has {available}")]
     MissingColumn { column: String, available: String },
     /// Floats, lists, maps and structs are not usable as ids.
-    #[error("Ids of column `{column}` are {data_type}, which cannot identify a row")]
+    #[error("Ids of column `{column}` are {}, which cannot identify a row", type_name(.data_type))]
     UnsupportedType { column: String, data_type: DataType },
     /// The same value with another type is another id.
     #[error("Ids of column `{column}` are {found} here and {expected} in the index")]

@@ -5,6 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, OffsetSizeTrait, RecordBatch, RecordBatchOptions};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use shardmill_formats::table::type_name;
 use std::sync::Arc;
 
 /// Selects `columns`, in this order.
@@ -63,7 +64,7 @@ pub(crate) fn with_schema(known: &SchemaRef, rows: &RecordBatch, path: &str) -> 
         let mut pairs = known.fields().iter().zip(schema.fields());
         match pairs.find(|(known, field)| known.name() == field.name() && known.data_type() != field.data_type()) {
             Some((known, field)) => {
-                let (found, known) = (field.data_type().to_string(), known.data_type().to_string());
+                let (found, known) = (type_name(field.data_type()), type_name(known.data_type()));
                 Error::OtherType { path, column: field.name().clone(), found, known }
             }
             None => Error::Rows { path, source },
@@ -154,6 +155,6 @@ pub(crate) fn for_each_record(rows: &RecordBatch, rows_before: u64, mut each: im
         DataType::Utf8 => column.as_string::<i32>().iter().map(|text| text.map(str::as_bytes)).enumerate().try_for_each(record),
         DataType::LargeUtf8 => column.as_string::<i64>().iter().map(|text| text.map(str::as_bytes)).enumerate().try_for_each(record),
         DataType::Utf8View => column.as_string_view().iter().map(|text| text.map(str::as_bytes)).enumerate().try_for_each(record),
-        other => Err(Error::NoRecords { column: name.clone(), data_type: other.to_string() }),
+        other => Err(Error::NoRecords { column: name.clone(), data_type: type_name(other) }),
     }
 }

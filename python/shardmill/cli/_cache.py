@@ -7,9 +7,11 @@ import time
 import click
 
 from shardmill._terminal import counted, escape
+from shardmill.cli._messages import tell
+from shardmill.cli._options import DIRECTORY, json_option, write_json
 
 _directory = click.option(
-    "--dir", "cache_dir", metavar="PATH", help="The cache directory; default: SHARDMILL_CACHE_DIR."
+    "--dir", "cache_dir", type=DIRECTORY, metavar="PATH", help="The cache directory; default: SHARDMILL_CACHE_DIR."
 )
 
 
@@ -23,7 +25,8 @@ def command() -> None:
 
 @command.command(name="info")
 @_directory
-def info(cache_dir: str | None) -> int:
+@json_option
+def info(cache_dir: str | None, as_json: bool) -> int:
     """List the cached objects, most recently used first.
 
     The columns are bytes on disk, full size, minutes since last use, and path.
@@ -36,9 +39,13 @@ def info(cache_dir: str | None) -> int:
 
     entries = cache_entries(chosen_directory(cache_dir, hint=_HINT))
     now = time.time()
-    for path, kept, size, used in entries:
-        click.echo(f"{kept}\t{size}\t{max(now - used, 0) / 60:.0f}\t{escape(path)}")
-    click.echo(f"{counted(len(entries), 'object')}, {counted(sum(kept for _, kept, *_ in entries), 'byte')}", err=True)
+    if as_json:
+        names = ("path", "bytes_on_disk", "bytes", "seconds_since_use")
+        write_json([dict(zip(names, (*entry, max(now - used, 0)), strict=True)) for *entry, used in entries])
+    else:
+        for path, kept, size, used in entries:
+            click.echo(f"{kept}\t{size}\t{max(now - used, 0) / 60:.0f}\t{escape(path)}")
+    tell(f"{counted(len(entries), 'object')}, {counted(sum(kept for _, kept, *_ in entries), 'byte')}")
     return 0
 
 
@@ -54,5 +61,5 @@ def clear(cache_dir: str | None) -> int:
     from shardmill.storage._cache import chosen_directory, clear_cache
 
     removed = clear_cache(chosen_directory(cache_dir, hint=_HINT))
-    click.echo(f"{counted(removed, 'byte')} removed", err=True)
+    tell(f"{counted(removed, 'byte')} removed")
     return 0

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from shardmill._terminal import counted, escape
-from shardmill.cli._options import storage_option
+from shardmill.cli._messages import is_quiet, tell
+from shardmill.cli._options import DIRECTORY, PATH, json_option, storage_option, write_json
 from shardmill.errors import CheckpointDamagedError, NotFoundError, OptionError
 
 
@@ -27,13 +28,12 @@ def command() -> None:
     """
 
 
-_path = click.argument("path", metavar="PATH")
-_json = click.option("--json", "as_json", is_flag=True, help="Write everything as JSON to stdout.")
+_path = click.argument("path", type=DIRECTORY, metavar="PATH")
 
 
 @command.command(name="inspect")
 @_path
-@_json
+@json_option
 @storage_option
 def inspect_command(path: str, as_json: bool) -> int:
     """Show the job of the checkpoint PATH and its progress.
@@ -46,7 +46,7 @@ def inspect_command(path: str, as_json: bool) -> int:
     """
     found = _snapshot(path, verifies=False)
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        write_json(found)
         return 0
     count = found["open_splits"]
     reopened = f", {count:,} will be processed again by the next run" if count else ""
@@ -68,7 +68,7 @@ def inspect_command(path: str, as_json: bool) -> int:
 
 @command.command(name="verify")
 @_path
-@_json
+@json_option
 @storage_option
 def verify_command(path: str, as_json: bool) -> int:
     """Compare the outputs of the checkpoint PATH with its records.
@@ -90,20 +90,23 @@ def verify_command(path: str, as_json: bool) -> int:
         }
     problems = found["problems"]
     if as_json:
-        click.echo(json.dumps(problems, indent=2, ensure_ascii=False))
+        write_json(problems)
     else:
         for problem in problems:
             click.echo(escape(f"{problem['path']}: {problem['problem']}"))
     outcome = counted(len(problems), "problem") if problems else "no problems"
     counts = f"{counted(found['committed_splits'], 'split')}, {counted(found['output_files'], 'file')}"
-    click.echo(f"{counts}: {outcome}", err=as_json)
+    if as_json:
+        tell(f"{counts}: {outcome}")
+    elif not is_quiet():
+        click.echo(f"{counts}: {outcome}")
     return 1 if problems else 0
 
 
 @command.command(name="repair")
 @_path
-@click.argument("outputs", metavar="[OUTPUT]...", nargs=-1)
-@_json
+@click.argument("outputs", type=PATH, metavar="[OUTPUT]...", nargs=-1)
+@json_option
 @storage_option
 def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
     """Reopen splits with missing or damaged outputs or records.
@@ -115,7 +118,7 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
     \b
     Example:
       shardmill checkpoint repair state/
-      shardmill checkpoint repair state/ out/5d41402abc4b2a76b9719d911017c592.parquet
+      shardmill checkpoint repair state/ out/a-5d41402abc4b2a76b9719d911017c592.parquet
     """
     from shardmill._native import journal
     from shardmill.storage._paths import is_remote, real
@@ -129,13 +132,13 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
         raise NotFoundError(f"`{output}` is not a directory of outputs")
     found = json.loads(journal.repair(real(path), output=output, names=names))
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        write_json(found)
     else:
         for problem in found["problems"]:
             click.echo(escape(f"{problem['path']}: {problem['problem']}"))
     reopened = counted(len(found["reopened"]), "split")
     told = f"{counted(len(found['problems']), 'problem')}, {reopened} will be processed again by the next run"
-    click.echo(told if found["problems"] else "no problems", err=True)
+    tell(told if found["problems"] else "no problems")
     if found["without_input"]:
         told = f"{len(found['without_input']):,} of the splits have inputs that are gone or changed"
         click.echo(f"warning: {told}: rows that are not in the current input are not written again", err=True)
@@ -147,11 +150,12 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
 @click.option(
     "--input",
     "inputs",
+    type=PATH,
     metavar="PATH",
     multiple=True,
     help="The new path of an input; repeat for each input, in order.",
 )
-@click.option("--output", metavar="DIR", help="The new directory of the outputs.")
+@click.option("--output", type=DIRECTORY, metavar="DIR", help="The new directory of the outputs.")
 @storage_option
 def relocate_command(path: str, inputs: tuple[str, ...], output: str | None) -> int:
     """Set the new paths of inputs and outputs that were moved.
@@ -188,7 +192,7 @@ def compact_command(path: str) -> int:
     directory = real(path)
     journal.compact(directory)
     found = _snapshot(directory, verifies=False)
-    click.echo(f"{counted(found['committed_splits'], 'committed split')} in one file", err=True)
+    tell(f"{counted(found['committed_splits'], 'committed split')} in one file")
     return 0
 
 

@@ -15,13 +15,18 @@ from io import StringIO
 
 import click
 from click.exceptions import NoArgsIsHelpError
+from click.shell_completion import shell_complete
 
 from shardmill._native import __version__
 from shardmill._native.storage import redacted
 from shardmill._terminal import Escaping, escape
+from shardmill.cli._messages import with_quiet
 from shardmill.cli._options import with_options
 from shardmill.errors import Error, OptionError
 from shardmill.storage._paths import refuse_surrogates
+
+#: What the script of a shell sets to ask for completions.
+_COMPLETION = "_SHARDMILL_COMPLETE"
 
 _COMMANDS = {
     "cache": "List or clear objects fetched from object stores and cached on this machine.",
@@ -30,6 +35,7 @@ _COMMANDS = {
     "curate": "Filter interleaved documents and write them as Parquet or WebDataset.",
     "explain": "Show which rows a rank gets in one step, and why.",
     "head": "Show the first rows of Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files.",
+    "help": "Show the help of a command, or the list of commands.",
     "inspect": "Describe the contents of data files of any format and of images.",
     "repair-index": "Rebuild the index of a directory of MDS shards.",
     "tokenize": "Tokenize texts or chat messages and write Parquet, or count their tokens.",
@@ -49,7 +55,7 @@ class LazyGroup(click.Group):
         """Return the command with this name, imported now."""
         if cmd_name not in _COMMANDS:
             return None
-        return import_module(f"shardmill.cli._{cmd_name.replace('-', '_')}").command
+        return with_quiet(import_module(f"shardmill.cli._{cmd_name.replace('-', '_')}").command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -74,7 +80,7 @@ def _keep_verbose(ctx: click.Context, parameter: click.Parameter, value: bool) -
 
 def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
     """Print the version and end."""
-    if not value:
+    if not value or ctx.resilient_parsing:
         return
     click.echo(f"shardmill {__version__}")
     if ctx.meta["verbose"]:
@@ -128,11 +134,18 @@ def shardmill() -> None:
       shardmill tokenize data/ tokens/ --tokenizer model/
       shardmill explain data/ --step 3 --rank 1 --world-size 4
       shardmill view data/
+      shardmill help curate
     """
+
+
+with_quiet(shardmill)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
+    if instruction := os.environ.get(_COMPLETION):
+        # A shell asks what may come next. The answer is bytes, and contains no data.
+        return shell_complete(shardmill, {}, "shardmill", _COMPLETION, instruction)
     # Python has no stream for one that the shell closed, by >&- or 2>&-.
     stdout, stderr = sys.stdout, sys.stderr if sys.stderr is not None else StringIO()
     # A last line of defense: escaping names and strings of the data is not left to each command.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmill._native import write as _native
 from shardmill._terminal import counted
 from shardmill.data._column_types import mds_encoding
-from shardmill.errors import FormatError, OptionError
+from shardmill.data._type_names import type_name
+from shardmill.errors import FormatError, MissingColumnError, OptionError
 from shardmill.write._formats import WrittenFormat
 from shardmill.write._media import MEDIA_ENCODINGS, MEDIA_FORMATS, Media
 
@@ -29,23 +30,35 @@ class Conversion:
         dataset: the rows to read.
         format: the format to write.
         encodings: MDS encodings by column, if any were given.
+        renames: ``OLD=NEW`` for each column that gets another name.
 
     Raises:
         ValueError: If the format cannot store a column; nothing was written.
     """
 
-    def __init__(self, dataset: Any, format: WrittenFormat, encodings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        format: WrittenFormat,
+        encodings: Mapping[str, str] | None = None,
+        renames: Sequence[str] = (),
+    ) -> None:
         import pyarrow as pa
 
         self._pa, self._dataset = pa, dataset
         self._format: WrittenFormat = format
+        names = renamed_columns(dataset.schema.names, renames)
+        self._renamed = pa.schema(
+            [field.with_name(name) for field, name in zip(dataset.schema, names, strict=True)], dataset.schema.metadata
+        )
         #: How the written rows differ.
         self.notes: list[str] = []
-        self._named = {name: mds_encoding(name, of) for name, of in (encodings or {}).items()}
+        new = dict(zip(dataset.schema.names, names, strict=True))
+        self._named = {new[name]: mds_encoding(name, of) for name, of in (encodings or {}).items()}
         self._encodings: dict[str, str] = {}
         self._media = self._media_of(dataset, format)
         #: The schema of the rows to write.
-        self.schema = dataset.schema if self._media is None else self._media.schema
+        self.schema = self._renamed if self._media is None else self._media.schema
         check = getattr(self, f"_check_{format}", None)
         if check is not None:
             check()
@@ -54,19 +67,22 @@ class Conversion:
 
     def stored(self, batch: Any, first_row: int) -> Any:
         """Return the rows to write."""
+        batch = batch.rename_columns(self._renamed.names)
         return batch if self._media is None else self._media.stored(batch, first_row)
 
     def _media_of(self, dataset: Any, format: WrittenFormat) -> Media | None:
         if format not in MEDIA_FORMATS:
             return None
         others = [name for name, encoding in self._named.items() if encoding not in MEDIA_ENCODINGS]
-        names = list(Media(dataset.schema, format, others=others).columns)
+        names = list(Media(self._renamed, format, others=others).columns)
         if not names:
             return None
         shown = ", ".join(map(repr, names))
         self.notes.append(f"of {shown}, the bytes of the files are written, and their paths are not")
         first = dataset.take([0]) if len(dataset) and format == "mds" else None
-        return Media(dataset.schema, format, first, others=others)
+        if first is not None:
+            first = first.rename_columns(self._renamed.names)
+        return Media(self._renamed, format, first, others=others)
 
     @property
     def encodings(self) -> dict[str, str] | None:
@@ -163,11 +179,12 @@ class Conversion:
         from shardmill import Dataset, col
         from shardmill.data._dataset import _reopened
 
-        for field in self.schema:
+        # The condition is for the rows of SRC, and so are its names.
+        for field, written in zip(self._dataset.schema, self._renamed.names, strict=True):
             if not field.nullable:
                 continue
             # A null of a struct is a null of its fields.
-            name = f"{field.name}.bytes" if self._media and field.name in self._media.columns else field.name
+            name = f"{field.name}.bytes" if self._media and written in self._media.columns else field.name
             condition = col(name).is_null()
             if self._dataset.row_filter is not None:
                 condition = condition & self._dataset.row_filter
@@ -196,7 +213,7 @@ class Conversion:
                 )
             if kind not in ("json", "jsn") and not _is_scalar(pa, _plain(pa, field.type)):
                 raise FormatError(
-                    f"column {name!r} is {field.type}, but a WebDataset member must be bytes, a string or an integer\n"
+                    f"column {name!r} is {type_name(field.type)}, but a WebDataset member must be bytes, a string or an integer\n"
                     'hint: name the column "….json" to write JSON, or exclude it with --columns'
                 )
         self._note_lost_types()
@@ -211,12 +228,46 @@ class Conversion:
             is_text, is_number = pa.types.is_string(plain), pa.types.is_integer(plain)
             read_as = _READ_AS.get(kind, "bytes")
             if read_as != ("text" if is_text else "integers" if is_number else "bytes"):
-                lost.setdefault(read_as, []).append(f"{field.name!r} ({plain})")
+                lost.setdefault(read_as, []).append(f"{field.name!r} ({type_name(plain)})")
         for read_as, columns in lost.items():
             self.notes.append(
                 f"{', '.join(columns)} will be read as {read_as}: the name of a column is the extension of its members, and readers treat "
                 "txt as text, cls and id as integers, json as JSON, and most others as bytes"
             )
+
+
+def renamed_columns(names: Sequence[str], renames: Sequence[str]) -> list[str]:
+    """Return the names of columns after renames such as ``["old=new"]``, all of which apply to the given names.
+
+    Raises:
+        ValueError: If a column does not exist or is renamed twice, or if two columns would have one name.
+
+    Examples:
+        >>> renamed_columns(["a", "b", "c"], ["a=b", "b=a"])
+        ['b', 'a', 'c']
+    """
+    new: dict[str, str] = {}
+    for text in renames:
+        # A name may have an equals sign too.
+        places = [place for place, mark in enumerate(text) if mark == "="]
+        old = next((text[:place] for place in places if text[:place] in names), None)
+        if old is None:
+            if not places:
+                raise OptionError(f"--rename {text!r} is not OLD=NEW")
+            raise MissingColumnError(
+                f"--rename names column {text[: places[0]]!r}; the columns are {', '.join(names)}"
+                "\nhint: only columns that are written can be renamed"
+            )
+        if old in new:
+            raise OptionError(f"--rename names column {old!r} twice")
+        new[old] = text[len(old) + 1 :]
+        if not new[old]:
+            raise OptionError(f"--rename {text!r} gives no new name")
+    renamed = [new.get(name, name) for name in names]
+    twice = next((name for place, name in enumerate(renamed) if name in renamed[:place]), None)
+    if twice is not None:
+        raise OptionError(f"after --rename, two columns are called {twice!r}")
+    return renamed
 
 
 def _is_scalar(pa: Any, data_type: Any) -> bool:

@@ -13,8 +13,10 @@ import click
 from shardmill._extras import pyarrow_for
 from shardmill._terminal import counted, escape, size_text
 from shardmill.cli._batch_bar import BatchBar
+from shardmill.cli._messages import tell
 from shardmill.cli._options import (
     FROM_1,
+    PATH,
     Names,
     Size,
     TypedNames,
@@ -32,13 +34,20 @@ _HINT = "\nhint: "
 
 
 @click.command(name="convert")
-@click.argument("paths", nargs=-1, required=True, metavar="SRC... DST")
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="SRC... DST")
 @click.option("--to", type=click.Choice(sorted(EXTENSIONS)), help="Output format; default: from the name of DST.")
 @click.option("--column", metavar="NAME", help="Write only this column; ArrayRecord has one.")
 @click.option(
     "--columns",
     type=TypedNames(),
     help="Write only these columns, in this order; for MDS optionally with encodings, as in text,box=json.",
+)
+@click.option(
+    "--rename",
+    "renames",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="Write column OLD as NEW; may be repeated. Other options take the names in SRC.",
 )
 @click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "text is not null".')
 @click.option("--compression", metavar="CODEC", help="zstd, gz, snappy, none, …; what each format has is in the guide.")
@@ -64,7 +73,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
       shardmill convert data/*.parquet train.array_record --column image --group-size 64
       shardmill convert data/ streaming/ --to mds --hashes sha1,xxh3_64 --compression zstd
       shardmill convert data/ streaming/ --to mds --columns text,boxes=json,embedding=ndarray:float32
-      shardmill convert shards/ table.parquet --columns txt,cls --mode overwrite
+      shardmill convert shards/ table.parquet --columns txt,cls --rename txt=text --rename cls=label
     """
     from shardmill import Writer
     from shardmill._native import storage
@@ -102,7 +111,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     keeps_rows = columns is None and options["filter"] is None
     replaces_source = refuse_input(src, dataset.files, dst, keeps_rows=keeps_rows)
     try:
-        conversion = Conversion(dataset, format, encodings)
+        conversion = Conversion(dataset, format, encodings, options["renames"])
         writer = Writer(
             dst,
             format=format,
@@ -120,7 +129,7 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     except OutputExistsError as error:
         raise OutputExistsError(f"{str(error).partition(_HINT)[0]}{_HINT}--mode overwrite replaces it") from error
     for note in conversion.notes:
-        print(escape(f"note: {note}"), file=sys.stderr)
+        tell(f"note: {note}")
     read, written = RowDigest(), RowDigest()
     with BatchBar(dataset, passes=2, is_shown=options["progress"]) as bar:
         with writer:
@@ -157,10 +166,9 @@ def _tell(dataset: Any, writer: Any, read: Any, seconds: float) -> None:
     from shardmill._native import storage
 
     before, after = (sum(storage.size(path) or 0 for path in files) for files in (dataset.files, writer.files))
-    print(
+    tell(
         f"{counted(read.rows, 'row')} of {_counted(dataset)} ({size_text(before)}) written to {_counted(writer)} ({size_text(after)})"
-        f" in {seconds:.1f} s; read back, hash {read.value}",
-        file=sys.stderr,
+        f" in {seconds:.1f} s; read back, hash {read.value}"
     )
 
 

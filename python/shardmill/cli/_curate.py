@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from shardmill._terminal import escape
+from shardmill.cli._messages import is_quiet, tell
 from shardmill.cli._options import (
+    DIRECTORY,
     FROM_0,
     FROM_1,
+    PATH,
     Names,
     Range,
     Size,
+    json_option,
     one_of,
     progress_option,
     sample_options,
     storage_option,
     threads_option,
+    write_json,
 )
 from shardmill.cli._tables import source_and_destination
+from shardmill.storage._paths import is_remote
+
+if TYPE_CHECKING:
+    from shardmill.curate._report import Report
 
 _OF_SOURCES = (
     *("fields", "files_per_partition", "partition_bytes"),
     *("max_batch_bytes", "max_decoded_bytes", "allowed_roots"),
 )
 _OF_TARS = ("sample_id_field", "texts_field", "images_field", "image_member_field", "ignore_zeros")
+_REPEATS = (
+    "note: without --checkpoint, --mode resume processes all inputs again; files of the same inputs are replaced, "
+    "others are kept\nhint: --checkpoint DIR skips what an earlier run with it has done"
+)
 #: What `verify` and `inspect` find beside tars and Parquet.
 _TAR_ONLY = (
     *("sample_id_field", "image_member_field", "json_extension"),
@@ -35,7 +48,7 @@ _TAR_ONLY = (
 
 
 @click.command(name="curate")
-@click.argument("paths", nargs=-1, required=True, metavar="SRC... DST")
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="SRC... DST")
 @click.option("--to", "sink_format", type=click.Choice(["parquet", "webdataset"]), required=True, help="Output format.")
 @click.option(
     "--from",
@@ -55,7 +68,14 @@ _TAR_ONLY = (
 @click.option(
     "--mode",
     **one_of("error", "overwrite", "resume"),
-    help="An output directory that has files: refuse it, empty it, or keep its files and replace those of the same inputs.",
+    help="An output directory that has files: refuse it, empty it, or keep its files. Without --checkpoint, resume also "
+    "repeats all work, and replaces the files of the same inputs.",
+)
+@click.option(
+    "--checkpoint",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Record in DIR what is done. The same command then continues a stopped run, and processes only new inputs.",
 )
 @click.option(
     "--on-materialize-error",
@@ -89,6 +109,7 @@ _TAR_ONLY = (
     "--allowed-root",
     "allowed_roots",
     multiple=True,
+    type=DIRECTORY,
     metavar="PATH",
     help="Directory or prefix, besides SRC, that paths in rows may refer to; may be repeated.",
 )
@@ -108,11 +129,15 @@ _TAR_ONLY = (
     help="Exit with 1 if anything was quarantined, not only if everything was.",
 )
 @click.option(
-    "--report", "report_directory", metavar="DIR", help="Write metrics.json, params.json and quarantine.jsonl to DIR."
+    "--report",
+    type=PATH,
+    metavar="DIR|FILE.html",
+    help="Write metrics.json, params.json and quarantine.jsonl to DIR, or a page for a browser to FILE.html.",
 )
+@json_option
 @progress_option
 @storage_option
-def command(paths: tuple[str, ...], **options: Any) -> int:
+def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Filter interleaved documents from SRC and write them to the directory DST.
 
     SRC is a file, a directory or a glob of tars or Parquet files. Stages run in this order: filter, aspect ratio,
@@ -123,6 +148,7 @@ def command(paths: tuple[str, ...], **options: Any) -> int:
       shardmill curate shards/ curated/ --to parquet --aspect-ratio 1:2
       shardmill curate shards/ out/ --to webdataset --filter "previous_word_count > 100"
       shardmill curate in/*.parquet out/ --to parquet --fail-on-quarantine --report metrics/
+      shardmill curate shards/ out/ --to parquet --checkpoint state/ --report run.html
     """
     from shardmill.curate import Pipeline
     from shardmill.curate._report import Report
@@ -136,21 +162,27 @@ def command(paths: tuple[str, ...], **options: Any) -> int:
             source=_source(src, source_format, options),
             stages=_stages(options),
             sink=_sink(dst, options),
+            checkpoint=options["checkpoint"],
             max_errors=options["max_errors"],
         )
     except Error as error:
         raise click.UsageError(str(error)) from error
+    if options["mode"] == "resume" and options["checkpoint"] is None:
+        tell(_REPEATS)
     run = {name: options[name] for name in ("executor", "threads", "workers")}
     try:
         report = pipeline.run(**run, progress=options["progress"])
     except Error as error:
-        if options["report_directory"]:
+        if options["report"]:
             params = pipeline._params(options["executor"], options["threads"] or options["workers"])
-            Report(params=params, error=str(error)).write(options["report_directory"])
+            _write_report(Report(params=params, error=str(error)), options["report"])
         raise
-    click.echo(str(report))
-    if options["report_directory"]:
-        report.write(options["report_directory"])
+    if as_json:
+        write_json(report.to_dict())
+    elif not is_quiet():
+        click.echo(str(report))
+    if options["report"]:
+        _write_report(report, options["report"])
     for item in report.quarantined[:10]:
         member = f" {item['member']}" if item["member"] else ""
         print(escape(f"quarantined: {item['path']}{member}: {item['reason']}"), file=sys.stderr)
@@ -167,6 +199,24 @@ def _check(options: dict[str, Any]) -> None:
             raise click.UsageError(f"--{name} requires --executor {executor}")
     if options["compression"] and options["sink_format"] != "parquet":
         raise click.UsageError("--compression requires --to parquet; tars are written uncompressed")
+    if _is_page(options["report"]):
+        # Not after hours of work.
+        from shardmill.curate._templates import environment
+
+        environment("curate/_page", extra="report")
+        if is_remote(options["report"]):
+            raise click.UsageError(f"--report is {options['report']!r}; a page must be a local file")
+
+
+def _is_page(path: str | None) -> bool:
+    return path is not None and path.lower().endswith((".html", ".htm"))
+
+
+def _write_report(report: Report, path: str) -> None:
+    if _is_page(path):
+        report.write_html(path)
+    else:
+        report.write(path)
 
 
 def _source_format(src: tuple[str, ...], chosen: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from shardmill._terminal import aligned, counted, size_text
-from shardmill.cli._options import FROM_0, FROM_1, Size, limit_option, storage_option
+from shardmill.cli._options import FROM_0, FROM_1, Size, json_option, limit_option, storage_option, write_json
 from shardmill.cli._tables import dataset_options, open_dataset
 from shardmill.errors import NotFoundError
 
@@ -30,7 +29,7 @@ _LANES_SHOWN = 3
 @click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of the order.")
 @click.option("--window", type=Size(least=0), help="Size of the shuffle window, in decoded bytes.")
 @click.option("--epoch", **FROM_0, default=0, help="Which epoch.")
-@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+@json_option
 @limit_option
 @storage_option
 def command(as_json: bool, **options: Any) -> None:
@@ -73,7 +72,7 @@ def command(as_json: bool, **options: Any) -> None:
     }
     if as_json:
         names = ("step", "epoch", "rank", "world_size", "batch_size", "shuffle", "seed")
-        click.echo(json.dumps({name: options[name] for name in names} | plan, indent=2, ensure_ascii=False))
+        write_json({name: options[name] for name in names} | plan)
         return
     for line in _page(plan, options, len(dataset.files)):
         click.echo(line)

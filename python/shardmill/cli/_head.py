@@ -6,14 +6,15 @@ import base64
 import json
 import math
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
+from shardmill._native.formats import type_names
 from shardmill._terminal import aligned, counted, escape
-from shardmill.cli._options import FROM_0, limit_option, storage_option
+from shardmill.cli._messages import tell
+from shardmill.cli._options import FROM_0, PATH, limit_option, storage_option
 from shardmill.cli._tables import dataset_options, open_dataset
 
 #: Maximum width of a cell.
@@ -28,6 +29,7 @@ _BYTES_SHOWN = 8
 @click.option("--rows", "-n", **FROM_0, default=10, help="How many rows.")
 @click.option(
     "--tokenizer",
+    type=PATH,
     metavar="PATH",
     help="Show the ids in columns tokens, input_ids and labels as the text of this tokenizer.",
 )
@@ -60,7 +62,7 @@ def command(rows: int, tokenizer: str | None, as_json: bool, **options: Any) -> 
     count = len(next(iter(first.values()), []))
     files = counted(len(dataset.files), f"{dataset.format} file" if dataset.format else "file")
     shown = f"{count:,} of {counted(len(dataset), 'row')}" if len(dataset) else "no rows"
-    print(f"{shown} in {files}", file=sys.stderr)
+    tell(f"{shown} in {files}")
 
 
 def _first_rows(dataset: Any, rows: int) -> dict[str, list[Any]]:
@@ -130,12 +132,8 @@ def _decoded(columns: dict[str, list[Any]], path: str) -> dict[str, list[Any]]:
 
 
 def _types(dataset: Any) -> list[str]:
-    """Return the types of the columns; empty strings if no Arrow library is installed."""
-    schema = dataset.schema
-    try:
-        return [str(schema.field(name).type) for name in dataset.columns]
-    except ImportError:
-        return ["" for _ in dataset.columns]
+    """Return the names of the types of the columns."""
+    return type_names(dataset.schema)
 
 
 def _table(columns: dict[str, list[Any]], types: Sequence[str], width: int) -> Iterator[str]:

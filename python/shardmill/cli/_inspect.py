@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from shardmill.cli._options import FROM_0, limit_option, progress_option, sample_options, storage_option, threads_option
+from shardmill.cli._options import (
+    FROM_0,
+    PATH,
+    json_option,
+    limit_option,
+    progress_option,
+    sample_options,
+    storage_option,
+    threads_option,
+    write_json,
+)
 
 
 @click.command(name="inspect")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
 @click.option("--texts", "first", **FROM_0, default=3, help="First texts, images or records.")
 @sample_options
 @threads_option
 @progress_option
-@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON to stdout.")
+@json_option
 @limit_option
 @storage_option
 def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> int:
@@ -35,7 +44,7 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> int:
 
     inspection = inspect(paths, **options)
     if as_json:
-        click.echo(json.dumps(inspection.to_dict(), indent=2, ensure_ascii=False))
+        write_json(inspection.to_dict())
     else:
         click.echo(str(inspection))
     return 1 if any(file.damage for file in inspection.files) else 0

@@ -10,12 +10,34 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from shardmill._native import formats
 from shardmill._sizes import byte_count
+from shardmill.cli._messages import is_quiet
 from shardmill.errors import OptionError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._paths import is_remote
+
+
+class Place(click.ParamType):
+    """A path or URL, as it was typed. The shell completes names of files, or only of directories."""
+
+    name = "path"
+
+    def __init__(self, *, is_directory: bool = False) -> None:
+        self._kind = "dir" if is_directory else "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path unchanged."""
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Leave names to the shell."""
+        return [CompletionItem(incomplete, type=self._kind)]
+
+
+PATH, DIRECTORY = Place(), Place(is_directory=True)
 
 
 class Range(click.ParamType):
@@ -144,8 +166,19 @@ threads_option = click.option("--threads", **FROM_1, help="Number of threads; de
 
 #: Whether a bar is shown.
 progress_option = click.option(
-    "--progress/--no-progress", default=True, help="Show a bar on a terminal when it takes longer than two seconds."
+    "--progress/--no-progress",
+    default=True,
+    callback=lambda _ctx, _parameter, value: value and not is_quiet(),
+    help="Show a bar on a terminal when it takes longer than two seconds.",
 )
+
+#: Whether the result is a JSON document.
+json_option = click.option("--json", "as_json", is_flag=True, help="Write the result as JSON to stdout.")
+
+
+def write_json(result: Any) -> None:
+    """Write a JSON document to stdout."""
+    click.echo(json.dumps(result, indent=2, ensure_ascii=False))
 
 
 def storage_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from shardmill._terminal import counted
-from shardmill.cli._options import limit_option, storage_option
+from shardmill.cli._messages import tell
+from shardmill.cli._options import PATH, limit_option, storage_option
 
 
 @click.command(name="repair-index")
-@click.argument("path", metavar="PATH")
+@click.argument("path", type=PATH, metavar="PATH")
 @limit_option
 @storage_option
 def command(path: str) -> int:
@@ -24,7 +25,7 @@ def command(path: str) -> int:
     from shardmill.data._mds_index import rebuild_index
 
     shards, samples = rebuild_index(_directory_of(path))
-    click.echo(f"{counted(shards, 'shard')}, {counted(samples, 'sample')}", err=True)
+    tell(f"{counted(shards, 'shard')}, {counted(samples, 'sample')}")
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shardmill.cli._options import Names, ignore_zeros_option, together
+from shardmill.cli._options import PATH, Names, ignore_zeros_option, together
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, parse_filter
 
@@ -38,7 +38,7 @@ format_options = together(
 
 #: PATH and what ``shardmill.Dataset`` wants to know of it.
 dataset_options = together(
-    click.argument("paths", nargs=-1, required=True, metavar="PATH..."),
+    click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH..."),
     click.option("--columns", type=Names(), help="Only these, in this order."),
     click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "label = 0".'),
     format_options,

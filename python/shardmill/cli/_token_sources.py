@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shardmill.cli._options import JsonObject, Names, one_of, together
+from shardmill.cli._options import DIRECTORY, PATH, JsonObject, Names, one_of, together
 from shardmill.errors import OptionError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ source_options = together(
     click.option("--messages", metavar="NAME", help="Column of chat messages."),
     click.option("--prompt", metavar="NAME", help="Column of prompts."),
     click.option("--completion", metavar="NAME", help="Column of completions."),
-    click.option("--chat-template", metavar="FILE", help="Chat template; default: that of the tokenizer."),
+    click.option("--chat-template", type=PATH, metavar="FILE", help="Chat template; default: that of the tokenizer."),
     click.option("--template-kwargs", type=JsonObject(), help="Further variables of the chat template."),
     click.option("--assistant-spans", **one_of("generation", "prefix"), help="How to find what an assistant wrote."),
     click.option("--now", metavar="DATE", help="Date for templates that use the current date, such as 2026-01-31."),
@@ -79,7 +79,9 @@ source_options = together(
     click.option("--nulls", **one_of("raise", "fill"), help="What to do with nulls; fill makes rows without tokens."),
 )
 
-counts_option = click.option("--counts", metavar="DIR", help="Directory for token counts; default: the user's cache.")
+counts_option = click.option(
+    "--counts", type=DIRECTORY, metavar="DIR", help="Directory for token counts; default: the user's cache."
+)
 
 
 def tokenizer_of(options: dict[str, Any]) -> Tokenizer:

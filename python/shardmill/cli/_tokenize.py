@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -11,17 +10,29 @@ from typing import Any
 import click
 
 from shardmill._extras import pyarrow_for
-from shardmill._terminal import aligned, counted, escape
+from shardmill._terminal import aligned, counted
 from shardmill.cli._batch_bar import BatchBar
-from shardmill.cli._options import Names, Size, limit_option, one_of, progress_option, storage_option, threads_option
+from shardmill.cli._messages import tell
+from shardmill.cli._options import (
+    PATH,
+    Names,
+    Size,
+    json_option,
+    limit_option,
+    one_of,
+    progress_option,
+    storage_option,
+    threads_option,
+    write_json,
+)
 from shardmill.cli._tables import Filter, format_options, open_dataset, refuse_input
 from shardmill.cli._token_sources import counts_option, source_options, tokenize_of, tokenizer_options
 from shardmill.errors import NotFoundError, OutputExistsError
 
 
 @click.command(name="tokenize")
-@click.argument("paths", nargs=-1, required=True, metavar="SRC... [DST]")
-@click.option("--tokenizer", required=True, metavar="PATH", help="Tokenizer file, or a directory with one.")
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="SRC... [DST]")
+@click.option("--tokenizer", required=True, type=PATH, metavar="PATH", help="Tokenizer file, or a directory with one.")
 @tokenizer_options
 @source_options
 @click.option("--output", metavar="NAME", default="tokens", show_default=True, help="Name of the column of tokens.")
@@ -39,9 +50,10 @@ from shardmill.errors import NotFoundError, OutputExistsError
 @click.option("--mode", **one_of("error", "overwrite"), help="What to do if the output exists.")
 @threads_option
 @progress_option
+@json_option
 @limit_option
 @storage_option
-def command(paths: tuple[str, ...], **options: Any) -> None:
+def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Tokenize the rows of SRC and write them to DST as Parquet, or count their tokens.
 
     SRC is a file, a directory or a glob, in any supported format. DST is a single file if its name ends in .parquet, otherwise a
@@ -67,10 +79,10 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     if not dataset.files:
         raise NotFoundError(f"there are no files to tokenize at {', '.join(sources)}")
     if options["count_only"]:
-        _count(dataset, tokenize.counts)
+        _count(dataset, tokenize.counts, as_json=as_json)
     else:
         refuse_input(sources, dataset.files, last, keeps_rows=False)
-        _write(dataset, last, options)
+        _write(dataset, last, options, as_json=as_json)
 
 
 def _refuse_twice(names: Sequence[str], outputs: Sequence[str]) -> None:
@@ -90,22 +102,26 @@ def _refuse_twice(names: Sequence[str], outputs: Sequence[str]) -> None:
     )
 
 
-def _count(dataset: Any, directory: str) -> None:
+def _count(dataset: Any, directory: str, *, as_json: bool) -> None:
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         counts = dataset.token_counts()
     for warning in raised:
         warnings.warn(warning.message, stacklevel=2)
+    if as_json:
+        found = {"rows": counts.rows, "tokens": counts.total, "mean": counts.mean, "longest": counts.longest}
+        write_json(found | {"counts": directory})
+        return
     shown = [("rows", f"{counts.rows:,}"), ("tokens", f"{counts.total:,}")]
     shown += [("mean", f"{counts.mean:,.1f}"), ("longest", f"{counts.longest:,}")]
     for line in aligned(shown, to_the_right=[False, True]):
         click.echo(line)
     # All warnings say that counts cannot be kept or read.
     if not raised:
-        print(f"token counts are stored in {escape(directory)}", file=sys.stderr)
+        tell(f"token counts are stored in {directory}")
 
 
-def _write(dataset: Any, dst: str, options: dict[str, Any]) -> None:
+def _write(dataset: Any, dst: str, options: dict[str, Any], *, as_json: bool) -> None:
     from shardmill import Writer
     from shardmill.storage._paths import served_path
 
@@ -130,5 +146,7 @@ def _write(dataset: Any, dst: str, options: dict[str, Any]) -> None:
             rows += batch.num_rows
             tokens += len(batch.column(output).flatten())
     seconds = time.perf_counter() - start
+    if as_json:
+        write_json({"rows": rows, "tokens": tokens, "files": writer.files, "seconds": seconds})
     shown = f"{counted(tokens, 'token')} of {counted(rows, 'row')} written to {counted(len(writer.files), 'file')}"
-    print(f"{shown} in {seconds:.1f} s", file=sys.stderr)
+    tell(f"{shown} in {seconds:.1f} s")

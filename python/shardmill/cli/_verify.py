@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from shardmill._terminal import counted
+from shardmill.cli._messages import is_quiet, tell
 from shardmill.cli._options import (
     FROM_1,
+    PATH,
+    json_option,
     limit_option,
     one_of,
     progress_option,
     sample_options,
     storage_option,
     threads_option,
+    write_json,
 )
 
 
 @click.command(name="verify")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
 @click.option(
     "--layout",
     **one_of("auto", "source", "written"),
@@ -31,7 +34,7 @@ from shardmill.cli._options import (
 @sample_options
 @threads_option
 @progress_option
-@click.option("--json", "as_json", is_flag=True, help="Write all results as JSON to stdout.")
+@json_option
 @limit_option
 @storage_option
 def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: Any) -> int:
@@ -51,12 +54,15 @@ def command(paths: tuple[str, ...], renumbered: bool, as_json: bool, **options: 
     checks = verify(paths, is_renumbered=renumbered, **options)
     bad = [check for check in checks if not check.is_valid]
     if as_json:
-        click.echo(json.dumps([check.to_dict() for check in checks], indent=2, ensure_ascii=False))
+        write_json([check.to_dict() for check in checks])
     elif bad:
         click.echo(problem_table(bad))
     samples, rows = sum(check.samples for check in checks), sum(sum(check.rows.values()) for check in checks)
     problems = sum(check.problem_count for check in checks)
     outcome = f"{counted(problems, 'problem')} in {counted(len(bad), 'file')}" if bad else "no problems"
     counts = f"{counted(len(checks), 'file')}, {counted(samples, 'sample')}, {counted(rows, 'row')}"
-    click.echo(f"{counts}: {outcome}", err=as_json)
+    if as_json:
+        tell(f"{counts}: {outcome}")
+    elif not is_quiet():
+        click.echo(f"{counts}: {outcome}")
     return 1 if bad else 0

@@ -14,7 +14,8 @@ import click
 from click.core import ParameterSource
 
 from shardmill._extras import pyarrow_for
-from shardmill.cli._options import limit_option, one_of, storage_option
+from shardmill.cli._messages import tell
+from shardmill.cli._options import PATH, limit_option, one_of, storage_option
 from shardmill.cli._tables import dataset_options
 from shardmill.cli._token_sources import (
     SOURCE_PARAMETERS,
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
 @click.command(name="view")
 @dataset_options
-@click.option("--tokenizer", metavar="PATH", help="Show tokens of this tokenizer: stored ones, or those of --column.")
+@click.option(
+    "--tokenizer", type=PATH, metavar="PATH", help="Show tokens of this tokenizer: stored ones, or those of --column."
+)
 @tokenizer_options
 @source_options
 @counts_option
@@ -95,7 +98,7 @@ def command(port: int, no_open: bool, **options: Any) -> None:
     source = _with_pixels(source, options)
     session = Session(source)
     if not session.opened().dataset.files:
-        print(f"there are no data files at {', '.join(options['paths'])}", file=sys.stderr)
+        print(f"warning: there are no data files at {', '.join(options['paths'])}", file=sys.stderr)
     try:
         server = ViewServer(session, port=port)
     except OSError as error:
@@ -103,14 +106,14 @@ def command(port: int, no_open: bool, **options: Any) -> None:
             f"port {port} cannot be used: {error.strerror}\nhint: omit --port to use a free one"
         ) from error
     try:
-        print("Press Ctrl-C to stop.", file=sys.stderr)
+        tell("Press Ctrl-C to stop.")
         click.echo(server.address)
         sys.stdout.flush()
         if not no_open:
             threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
-        print("ended", file=sys.stderr)
+        tell("ended")
     sys.stderr.flush()
     # A thread may be in the middle of a long read, which can be abandoned safely.
     os._exit(0)

@@ -221,6 +221,9 @@ class Report:
         names = _COUNTS if counts["input"]["samples"] or not counts["input"]["rows"] else _COUNTS[:1]
         lines += [f"{name:10}{counts['input'][name]:12,}{counts['output'][name]:12,}" for name in names]
         unit = "rows" if len(names) == 1 else "samples"
+        if self.committed_before:
+            splits = self.committed_before + len(self.splits)
+            lines.append(f"{self.committed_before:,} of {counted(splits, 'split')} were done before")
         rate = _rate(counts["output"][unit], self.seconds)
         lines.append(f"{self.seconds:.2f} s, {rate:,.0f} {unit}/s, {counted(len(self.outputs), 'file')}")
         lines += [f"dropped: {counted(rows, 'row')}, {escape(reason)}" for reason, rows in self.rows_dropped.items()]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardmill._extras import pyarrow_for
 from shardmill.data._arrow import as_pyarrow
+from shardmill.data._type_names import type_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,5 +59,5 @@ def _integers(name: str, lists: pa.Array, kind: pa.DataType) -> pa.Array:
 
     values = getattr(lists.type, "value_type", lists.type)
     if not (pa.types.is_integer(values) or pa.types.is_null(values)):
-        raise TypeError(f"the function must return lists of integers as {name!r}, not {lists.type}")
+        raise TypeError(f"the function must return lists of integers as {name!r}, not {type_name(lists.type)}")
     return lists.cast(kind)

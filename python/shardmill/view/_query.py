@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from shardmill.data._nanoseconds import exact_text
+from shardmill.data._type_names import type_name
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Literal, col, parse_filter
 
@@ -90,9 +91,11 @@ def _literal(data_type: Any, value: str, column: str) -> Literal:
         is_exact = any(name in str(data_type) for name in ("string", "binary"))
         return pa.scalar(value if is_exact else value.strip()).cast(data_type).as_py()
     except pa.ArrowNotImplementedError:
-        raise OptionError(f"column {column!r} is {data_type}; only plain values can be searched") from None
+        raise OptionError(f"column {column!r} is {type_name(data_type)}; only plain values can be searched") from None
     except ValueError:
-        raise OptionError(f"{value!r} is not a valid value of column {column!r}, which is {data_type}") from None
+        raise OptionError(
+            f"{value!r} is not a valid value of column {column!r}, which is {type_name(data_type)}"
+        ) from None
 
 
 def _with_nanoseconds(value: str, read: datetime.datetime | datetime.time) -> Literal:

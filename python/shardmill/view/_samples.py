@@ -8,6 +8,7 @@ from typing import Any
 
 from shardmill._native import images as native
 from shardmill._native import pixels
+from shardmill._native.formats import type_names
 from shardmill.curate._documents import is_interleaved
 from shardmill.curate._pictures import has_pillow, image_format, thumbnail_of
 from shardmill.view._cells import Cells, Path, buffer_of, found, text_cell
@@ -41,7 +42,8 @@ def overview(opened: Opened, query: Query) -> dict[str, Any]:
         "file_count": len(dataset.files),
         "bytes": sum({path: size for path, _, size, _ in dataset._native.files}.values()),
         "columns": [
-            {"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in dataset.schema
+            {"name": field.name, "type": name, "nullable": field.nullable}
+            for field, name in zip(dataset.schema, type_names(dataset.schema), strict=True)
         ],
         "interleaved": is_interleaved(dataset.columns),
         "tokens": opened.token_rows is not None,

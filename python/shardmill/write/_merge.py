@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shardmill._native import storage
+from shardmill._native.formats import type_names
 from shardmill._unknown_options import MERGE, explains
 from shardmill.data._shard_index import INDEX_NAME, basename_of, check_same_columns, index_path, read_index, write_index
 from shardmill.errors import FormatError, NotFoundError, OptionError, PlanError
@@ -246,4 +247,4 @@ def _part(directory: str) -> Any:
 
 
 def _shown(schema: Any) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+    return ", ".join(f"{name}: {of}" for name, of in zip(schema.names, type_names(schema), strict=True))

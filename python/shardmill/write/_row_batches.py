@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 from shardmill.data._cells import Cell, mds_json
+from shardmill.data._type_names import type_name
 from shardmill.errors import FormatError, MissingColumnError
 from shardmill.write._exact_values import BINARIES, TEXTS, first_changed, first_of_other_kind
 from shardmill.write._json_lists import JsonLists
@@ -237,7 +238,8 @@ class RowBatches:
         changed = None if self._takes_as_bytes(name, array.type) else first_changed(values, array)
         if changed is not None:
             is_other = str(array.type) in (*TEXTS, *BINARIES)
-            reason = f"is not of type {array.type}" if is_other else f"{array.type} cannot hold exactly"
+            name_of = type_name(array.type)
+            reason = f"is not of type {name_of}" if is_other else f"{name_of} cannot hold exactly"
             raise FormatError(_misfit(first_row + changed, name, values[changed], reason, self._hint))
         return array
 
@@ -405,7 +407,7 @@ def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any, error
     if isinstance(error, UnicodeEncodeError):
         return "is not valid Unicode"
     if data_type is not None:
-        return f"is not of type {data_type}"
+        return f"is not of type {type_name(data_type)}"
     try:
         arrow.array(values[place : place + 1])
     except _misfits(arrow):
@@ -413,7 +415,7 @@ def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any, error
             return "does not fit in int64, the type of integers"
         kind = type(values[place]).__name__
         return f"has the Python type {kind}, which has no column type (convert it to a number, string or bytes)"
-    return f"has another type than the values before it ({arrow.array(values[:place]).type})"
+    return f"has another type than the values before it ({type_name(arrow.array(values[:place]).type)})"
 
 
 def _large_hint(value: Any) -> str | None:

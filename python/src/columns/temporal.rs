@@ -6,6 +6,7 @@ use crate::error::PyShardmillError;
 use arrow_schema::TimeUnit;
 use pyo3::prelude::*;
 use pyo3::types::{PyDate, PyDateTime, PyDelta, PyTime, PyTzInfo};
+use shardmill_formats::table::type_name;
 
 const DAY_US: i128 = 86_400_000_000;
 
@@ -18,7 +19,7 @@ pub(crate) enum ObjectError {
     Nanoseconds { column: String, row: usize, count: i64 },
     #[error("Column `{column}` has the time zone `{zone}`, which is unknown to Python")]
     Zone { column: String, zone: String },
-    #[error("Column `{column}` holds {data_type}, which has no form outside of Arrow")]
+    #[error("Column `{column}` holds {}, which has no form outside of Arrow", type_name(.data_type))]
     Unsupported { column: String, data_type: arrow_schema::DataType },
     #[error("Failed to read column `{column}`")]
     Arrow { column: String, source: arrow_schema::ArrowError },

@@ -13,6 +13,7 @@ use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 use shardmill_engine::Cancel;
+use shardmill_formats::table::type_name;
 use shardmill_load::tokenize::{
     AssistantSpans, Chat, CountsDirectory, InvalidBytes, Labels, NullTexts, TokenColumns, TokenCounts, TokenInput, TokenOptions, Tokens,
 };
@@ -206,7 +207,7 @@ fn check_lists(lists: &[ArrayRef], outputs: &[FieldRef], rows: usize) -> Result<
     let mut lengths: Option<Vec<i32>> = None;
     for (list, output) in lists.iter().zip(outputs) {
         let Some(list) = list.as_list_opt::<i32>().filter(|_| list.data_type() == output.data_type()) else {
-            return Err(Underivable::Batch(format!("the function returned {} as {}", output.name(), list.data_type())));
+            return Err(Underivable::Batch(format!("the function returned {} as {}", output.name(), type_name(list.data_type()))));
         };
         if list.len() != rows {
             return Err(Underivable::Batch(format!("the function returned {} rows of {} for {rows} rows", list.len(), output.name())));

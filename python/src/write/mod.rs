@@ -18,6 +18,7 @@ use serde::Deserialize;
 use shardmill_formats::arrayrecord::WriterOptions;
 use shardmill_formats::json::Dialect;
 use shardmill_formats::mds::{Columns, HashAlgorithm, Hasher, ShardOptions};
+use shardmill_formats::table::type_name;
 use shardmill_formats::tar::MemberStamp;
 use shardmill_storage::{Error as StorageError, Replace, Unpublished, remove_stale_staging, store_of};
 use shardmill_write::{Format, Gather, RowDigest, Shards, ShardsOptions, Target};
@@ -169,7 +170,7 @@ fn mds_encodings(schema: PySchema) -> PyResult<Vec<(String, String)>> {
 fn column_without_json(schema: PySchema) -> Option<(String, String)> {
     let schema = schema.into_inner();
     let refused = schema.fields().iter().find(|field| !Dialect::Plain.holds(field.data_type()))?;
-    Some((refused.name().clone(), refused.data_type().to_string()))
+    Some((refused.name().clone(), type_name(refused.data_type())))
 }
 
 /// Digests of a file, in hexadecimal digits, in the order of the algorithms.

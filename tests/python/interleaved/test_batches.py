@@ -10,7 +10,8 @@ from shard_builders import curate, document, from_parquet, from_tar, image, writ
 
 
 def name(sources: list[str], batch: int) -> str:
-    return hashlib.sha256(f"{'|'.join(sorted(sources))}|{batch}".encode()).hexdigest()[:12] + ".parquet"
+    first = Path(min(sources).partition("::split_")[0]).stem
+    return f"{first}-" + hashlib.sha256(f"{'|'.join(sorted(sources))}|{batch}".encode()).hexdigest()[:12] + ".parquet"
 
 
 @pytest.fixture(params=["tar", "parquet"])

@@ -193,7 +193,7 @@ def test_swapped_encodings_of_mds_say_so(tmp_path):
     with (
         pytest.raises(
             ValueError,
-            match=r"Column `label` of type Int64 cannot be written with the MDS encoding `str`\nhint: .*swapped",
+            match=r"Column `label` of type int64 cannot be written with the MDS encoding `str`\nhint: .*swapped",
         ),
         sm.Writer(tmp_path / "a", format="mds", columns={"text": "int", "label": "str"}) as writer,
     ):

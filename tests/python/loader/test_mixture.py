@@ -299,7 +299,7 @@ def test_columns_of_a_data_set_stay_those_it_was_opened_with(tmp_path):
 def test_schemas_that_contradict_each_other_are_refused_by_the_names_of_the_sources(tmp_path):
     pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": ["text"]}), tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match=r"Column `x` is Int64 in `numbers` and Utf8 in `texts`"):
+    with pytest.raises(ValueError, match=r"Column `x` is int64 in `numbers` and string in `texts`"):
         sm.Mixture({"numbers": tmp_path / "a.parquet", "texts": tmp_path / "b.parquet"})
 
 

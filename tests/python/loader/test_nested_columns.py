@@ -253,7 +253,7 @@ def test_head_takes_paths(tmp_path: Path) -> None:
 
 def test_path_into_a_format_without_structs_says_so(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,b\n1,x\n")
-    with pytest.raises(KeyError, match="`b` is Utf8 and has no field `c`"):
+    with pytest.raises(KeyError, match="`b` is string and has no field `c`"):
         sm.Dataset(tmp_path / "rows.csv", columns=["b.c"])
 
 
@@ -326,8 +326,8 @@ def test_table_source_and_rows_take_paths(tmp_path: Path) -> None:
     [
         ("meta.lnag", "`meta` has no field `lnag`, it has `lang`, `size`, `source`, `blob`"),
         ("meta.source.uri.x", "`meta.source` has no field `uri`"),
-        ("meta.lang.x", "`meta.lang` is Utf8 and has no field `x`"),
-        ("id.x", "`id` is Int64 and has no field `x`"),
+        ("meta.lang.x", "`meta.lang` is string and has no field `x`"),
+        ("id.x", "`id` is int64 and has no field `x`"),
         ("data.lang", "No column `data.lang`; the data has `id`, `meta`, `messages`"),
         ("meta..lang", "a part of the path is empty"),
         (".meta", "a part of the path is empty"),

@@ -219,9 +219,9 @@ def test_loader_refuses_what_cannot_be_packed(tmp_path: Path) -> None:
         (
             {"packing": sm.Packing("id", length=4)},
             sm.OptionError,
-            "`id` is Int64; only lists of numbers are packed\nhint: a pack",
+            "`id` is int64; only lists of numbers are packed\nhint: a pack",
         ),
-        ({"packing": sm.Packing(["tokens", "n_tokens"], length=4)}, sm.OptionError, "`n_tokens` is Int32"),
+        ({"packing": sm.Packing(["tokens", "n_tokens"], length=4)}, sm.OptionError, "`n_tokens` is int32"),
         ({"packing": sm.Packing(["tokens", "tokens"], length=4)}, sm.OptionError, "packed twice"),
         ({"packing": sm.Packing("words", length=4)}, sm.MissingColumnError, "No column `words`"),
         ({"packing": sm.Packing("tokens", length=4, lengths="n")}, sm.MissingColumnError, "No column `n`"),

@@ -8,6 +8,7 @@ use crate::schema::is_json_field;
 use crate::verify::ModalityRows;
 use arrow_schema::Field;
 use serde::Serialize;
+use shardmill_formats::table::column_type_name;
 use shardmill_images::ImageSize;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -97,7 +98,7 @@ pub struct ColumnSummary {
 
 impl ColumnSummary {
     pub(super) fn of(field: &Field) -> Self {
-        let data_type = if is_json_field(field) { "JSON".to_owned() } else { field.data_type().to_string() };
+        let data_type = if is_json_field(field) { "JSON".to_owned() } else { column_type_name(field) };
         Self { name: field.name().clone(), data_type, ..Self::default() }
     }
 }

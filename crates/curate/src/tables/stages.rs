@@ -13,6 +13,7 @@ use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
+use shardmill_formats::table::column_type_name;
 use shardmill_plan::Expression;
 use std::sync::Arc;
 use std::time::Instant;
@@ -210,7 +211,7 @@ fn has_fields_of(schema: &Schema, other: &Schema) -> bool {
 }
 
 fn described(schema: &Schema) -> String {
-    schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type())).collect::<Vec<_>>().join(", ")
+    schema.fields().iter().map(|field| format!("{}: {}", field.name(), column_type_name(field))).collect::<Vec<_>>().join(", ")
 }
 
 fn rows_within(rows: &RecordBatch, bytes: u64, limit: u64) -> usize {

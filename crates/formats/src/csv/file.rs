@@ -11,6 +11,7 @@ use super::tokenize::Tokenizer;
 use super::{CsvOptions, Error};
 use crate::limit::DecodeLimit;
 use crate::records::{BLOCK_BYTES, BadLines, BlockText, Judge, Located, Parsed, Pieces, Place, TextFile, TextFormat, index, line_of};
+use crate::table::type_name;
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use shardmill_storage::RangeRead;
 use std::collections::HashMap;
@@ -123,7 +124,7 @@ impl TextFormat for CsvFormat {
     fn parse(&self, block: &mut BlockText<'_>, judge: &mut Judge<'_, Reason>, arrow: &dyn Fn(ArrowError) -> Error) -> Result<Parsed, Error> {
         let column_of = |data_type: &DataType| {
             let column = column(data_type, &self.nulls, &self.options, block.rows);
-            column.ok_or_else(|| arrow(ArrowError::NotYetImplemented(data_type.to_string())))
+            column.ok_or_else(|| arrow(ArrowError::NotYetImplemented(type_name(data_type))))
         };
         let mut columns = block.fields.iter().map(|field| column_of(field.data_type())).collect::<Result<Vec<Box<dyn Column>>, Error>>()?;
         let places: Vec<usize> = block.columns.iter().filter_map(|column| self.fields.get(*column).copied().flatten()).collect();

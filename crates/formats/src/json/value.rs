@@ -2,6 +2,7 @@
 
 use super::python::{JSON_NAMES, write_float};
 use super::{Dialect, Unwritable};
+use crate::table::type_name;
 use arrow_array::cast::AsArray;
 use arrow_array::timezone::Tz;
 use arrow_array::types::{
@@ -112,7 +113,7 @@ impl ValueEncoder {
     /// [`Unwritable::Type`] for a type that the dialect does not support.
     pub fn new(column: &str, array: &ArrayRef, dialect: Dialect) -> Result<Self, Unwritable> {
         let inner = |array: &ArrayRef| Self::new(column, array, dialect).map(Box::new);
-        let refused = || Unwritable::Type { column: column.to_owned(), data_type: array.data_type().to_string() };
+        let refused = || Unwritable::Type { column: column.to_owned(), data_type: type_name(array.data_type()) };
         if !dialect.holds(array.data_type()) {
             return Err(refused());
         }

@@ -1,6 +1,7 @@
 //! Errors of MDS data sets, and of rows being written to one.
 
 use crate::limit::TooLarge;
+use crate::table::type_name;
 use arrow_schema::{ArrowError, DataType};
 use std::io;
 
@@ -17,10 +18,10 @@ pub enum Error {
     #[error("Column `{column}` cannot have the MDS encoding `{encoding}`: {reason}")]
     Encoding { column: String, encoding: String, reason: &'static str },
 
-    #[error("Column `{column}` of type {data_type} has no MDS encoding")]
+    #[error("Column `{column}` of type {} has no MDS encoding", type_name(.data_type))]
     NoEncoding { column: String, data_type: DataType },
 
-    #[error("Column `{column}` of type {data_type} cannot be written with the MDS encoding `{encoding}`")]
+    #[error("Column `{column}` of type {} cannot be written with the MDS encoding `{encoding}`", type_name(.data_type))]
     UnsupportedType { column: String, encoding: String, data_type: DataType },
 
     #[error("Rows have no column `{column}`")]

@@ -1,6 +1,7 @@
 //! Errors of ORC files.
 
 use crate::limit::TooLarge;
+use crate::table::arrow_message;
 use arrow_schema::{ArrowError, DataType};
 use orc_rust::error::OrcError;
 use shardmill_storage::Error as StorageError;
@@ -39,7 +40,7 @@ pub enum Error {
     NoSuchColumn { path: String, index: usize },
     #[error("`{path}` has no stripe {index}")]
     NoSuchStripe { path: String, index: usize },
-    #[error("The rows of stripe {stripe} of `{path}` cannot be combined into a table: {source}")]
+    #[error("The rows of stripe {stripe} of `{path}` cannot be combined into a table: {}", arrow_message(.source))]
     Arrow { path: String, stripe: usize, source: ArrowError },
 }
 
@@ -66,7 +67,7 @@ impl Error {
 pub enum DecodeError {
     #[error("{0}")]
     Orc(#[source] Box<OrcError>),
-    #[error(transparent)]
+    #[error("{}", arrow_message(.0))]
     Arrow(#[from] ArrowError),
 }
 

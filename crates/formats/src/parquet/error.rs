@@ -1,6 +1,7 @@
 //! Errors of Parquet files.
 
 use crate::limit::TooLarge;
+use crate::table::arrow_message;
 use arrow_schema::{ArrowError, DataType};
 use parquet::errors::ParquetError;
 use shardmill_storage::Error as StorageError;
@@ -54,7 +55,7 @@ pub enum Error {
     Write { path: String, source: ParquetError },
     #[error("Column `{column}` is {data_type}, and Parquet has no such type")]
     UnsupportedType { column: String, data_type: String },
-    #[error("Column `{column}` of `{path}` has a value that cannot be stored as {data_type}: {source}")]
+    #[error("Column `{column}` of `{path}` has a value that cannot be stored as {data_type}: {}", arrow_message(.source))]
     UnsupportedValue { path: String, column: String, data_type: String, source: ArrowError },
     #[error("`{name}` is not a Parquet compression")]
     UnknownCompression { name: String },

@@ -1,6 +1,7 @@
 //! The types as which columns are stored: neither the encoder nor all readers support every layout of Arrow.
 
 use super::Error;
+use crate::table::type_name;
 use arrow_array::{Array, ArrayRef, Date64Array, make_array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit};
@@ -13,7 +14,7 @@ const DAY_MILLISECONDS: i64 = 24 * 60 * 60 * 1000;
 /// # Errors
 /// [`Error::UnsupportedType`].
 pub(super) fn stored_schema(schema: SchemaRef) -> Result<SchemaRef, Error> {
-    let unsupported = |field: &Field| Error::UnsupportedType { column: field.name().clone(), data_type: field.data_type().to_string() };
+    let unsupported = |field: &Field| Error::UnsupportedType { column: field.name().clone(), data_type: type_name(field.data_type()) };
     let fields = schema.fields().iter().map(|field| stored_field(field).ok_or_else(|| unsupported(field))).collect::<Result<Fields, _>>()?;
     Ok(match fields == *schema.fields() {
         true => schema,

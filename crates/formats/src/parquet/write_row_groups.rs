@@ -4,6 +4,7 @@ use super::Error;
 use super::stored_types::{stored_array, stored_schema};
 use super::write_checksums::{ChecksumStores, ChunkPages};
 use crate::caught::{Panicked, caught};
+use crate::table::type_name;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{FieldRef, SchemaRef};
 use parquet::arrow::arrow_writer::{
@@ -91,14 +92,14 @@ impl RowGroupEncoder {
             let unsupported = |source| Error::UnsupportedValue {
                 path: self.path.clone(),
                 column: field.name().clone(),
-                data_type: field.data_type().to_string(),
+                data_type: type_name(field.data_type()),
                 source,
             };
             let write = || {
                 let stored = stored_array(array, field.data_type()).map_err(unsupported)?;
                 write_column(field, &stored, &mut columns).map_err(failed)
             };
-            let message = || format!("the encoder failed on column `{}` of type {}", field.name(), array.data_type());
+            let message = || format!("the encoder failed on column `{}` of type {}", field.name(), type_name(array.data_type()));
             caught(write).unwrap_or_else(|Panicked| Err(failed(ParquetError::General(message()))))?;
         }
         Ok(())
@@ -174,7 +175,7 @@ mod tests {
         let mut encoder = encoders.next_row_group()?;
         encoder.schema = schema;
         let message = encoder.write(&rows).unwrap_err().to_string();
-        assert!(message.contains("a.parquet") && message.contains("failed on column `word` of type Dictionary(Int32, Utf8View)"), "{message}");
+        assert!(message.contains("a.parquet") && message.contains("failed on column `word` of type dictionary<values=string_view, indices=int32>"), "{message}");
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Errors of text files of records.
 
 use crate::limit::TooLarge;
+use crate::table::{arrow_message, type_name};
 use crate::tar::Compression;
 use arrow_schema::{ArrowError, DataType};
 use shardmill_storage::Error as StorageError;
@@ -14,13 +15,13 @@ pub enum Error {
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
     /// A value that its column cannot hold. Values in structs and lists are named as `outer.inner[3]`.
-    #[error("Line {line} of `{path}`: `{value}` in column `{column}` is not a valid {data_type}")]
+    #[error("Line {line} of `{path}`: `{value}` in column `{column}` is not a valid {}", type_name(.data_type))]
     Value { path: String, line: u64, column: String, value: String, data_type: DataType },
     #[error("Line {line} of `{path}`: column `{column}` is not valid UTF-8")]
     InvalidUtf8 { path: String, line: u64, column: String },
     #[error("Line {line} of `{path}`: a record of {len} bytes is too long")]
     RecordTooLong { path: String, line: u64, len: u64 },
-    #[error("Column `{column}` cannot be {data_type} in a file of {format}")]
+    #[error("Column `{column}` cannot be {} in a file of {format}", type_name(.data_type))]
     UnsupportedType { column: String, data_type: DataType, format: &'static str },
     /// The records differ from those counted when the file was opened.
     #[error("`{path}` changed after it was opened: {found} rows after byte {offset}, expected {expected}")]
@@ -29,7 +30,7 @@ pub enum Error {
     NoSuchColumn { path: String, index: usize },
     #[error("`{path}` has no block {index}")]
     NoSuchBlock { path: String, index: usize },
-    #[error("The rows of `{path}` after byte {offset} cannot be combined into a table: {source}")]
+    #[error("The rows of `{path}` after byte {offset} cannot be combined into a table: {}", arrow_message(.source))]
     Arrow { path: String, offset: u64, source: ArrowError },
 
     #[error("Line {line} of `{path}` has {found} fields, expected {expected}")]

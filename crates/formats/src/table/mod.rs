@@ -9,6 +9,7 @@ pub(crate) mod exact;
 mod guarded;
 mod nested;
 mod statistics;
+mod type_name;
 mod wrapped;
 
 pub use error::TableError;
@@ -16,6 +17,7 @@ pub use guarded::Guarded;
 pub(crate) use nested::Projection;
 pub use nested::{NestedColumn, Step, column_field, column_number, fields_of, values};
 pub use statistics::{BlockPages, Statistics};
+pub use type_name::{arrow_message, column_type_name, type_name};
 pub use wrapped::{Around, Wrapped};
 
 use arrow_array::{ArrayRef, RecordBatch};

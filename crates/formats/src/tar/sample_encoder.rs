@@ -7,6 +7,7 @@
 use super::samples::{Content, is_meta};
 use super::{MemberStamp, StampedHeaders, padding};
 use crate::json::{Dialect, Unwritable as NoJson, ValueEncoder};
+use crate::table::type_name;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray, RecordBatch};
 use arrow_cast::cast;
@@ -218,7 +219,7 @@ fn is_bytes(data_type: &DataType) -> bool {
 }
 
 fn refused_type(name: &str, column: &ArrayRef) -> Unwritable {
-    Unwritable::Type { column: name.to_owned(), data_type: column.data_type().to_string() }
+    Unwritable::Type { column: name.to_owned(), data_type: type_name(column.data_type()) }
 }
 
 /// Binaries and texts of any layout.

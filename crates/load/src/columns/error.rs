@@ -1,6 +1,7 @@
 //! Why a column cannot be converted to a tensor, an array or a list.
 
 use arrow_schema::{ArrowError, DataType};
+use shardmill_formats::table::type_name;
 
 pub(crate) const LONG_LIST: &str = "use a larger pad=, use pad=\"longest\", or exclude such rows with a filter on a stored column";
 pub(crate) const LIST_LENGTH: &str = "use Output(lists=\"ragged\"): the lists of this column are not equally long";
@@ -11,7 +12,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No tensor, array or Python object can represent it.
-    #[error("Column `{column}` is {data_type}, which has no form outside of Arrow")]
+    #[error("Column `{column}` is {}, which has no form outside of Arrow", type_name(.data_type))]
     Unsupported { column: String, data_type: DataType },
     #[error("Column `{column}` is nested deeper than {limit} levels")]
     Depth { column: String, limit: usize },
@@ -28,15 +29,15 @@ pub enum Error {
     UnknownName { option: &'static str, column: String, available: String },
     #[error("`fill_values` names column `{column}`, but nulls are not filled")]
     FillWithoutPolicy { column: String },
-    #[error("`fill_values` names column `{column}`, which stays Python objects ({data_type})")]
+    #[error("`fill_values` names column `{column}`, which stays Python objects ({})", type_name(.data_type))]
     FillObjects { column: String, data_type: DataType },
-    #[error("The fill value {value} does not fit column `{column}`, which is {data_type}")]
+    #[error("The fill value {value} does not fit column `{column}`, which is {}", type_name(.data_type))]
     FillType { column: String, data_type: DataType, value: String },
     #[error("`pad` has nothing to pad: no selected column is a variable-length list of numbers")]
     NothingToPad,
-    #[error("`pad_value` names column `{column}`, which is not padded ({data_type})")]
+    #[error("`pad_value` names column `{column}`, which is not padded ({})", type_name(.data_type))]
     PadOther { column: String, data_type: DataType },
-    #[error("The pad value {value} does not fit column `{column}`, whose lists are of {data_type}")]
+    #[error("The pad value {value} does not fit column `{column}`, whose lists are of {}", type_name(.data_type))]
     PadType { column: String, data_type: DataType, value: String },
     #[error("Column `{column}` does not fit in memory when it is padded")]
     PadMemory { column: String },
@@ -46,9 +47,9 @@ pub enum Error {
     #[error("Column `{column}` has {length} values in row {row}, and {expected} in the rows before")]
     ListLength { column: String, row: usize, length: usize, expected: usize },
     /// The row is counted within the converted batch; the caller maps it to a file.
-    #[error("Column `{column}` is null in row {row}, and {data_type} has no value for that")]
+    #[error("Column `{column}` is null in row {row}, and {} has no value for that", type_name(.data_type))]
     Null { column: String, row: usize, data_type: DataType },
-    #[error("Column `{column}` is {found}; it was {expected} when the loader was made")]
+    #[error("Column `{column}` is {}; it was {} when the loader was made", type_name(.found), type_name(.expected))]
     Changed { column: String, expected: DataType, found: DataType },
     #[error("A batch has {found} columns; it had {expected} when the loader was made")]
     ColumnCount { expected: usize, found: usize },

@@ -5,6 +5,7 @@
 use super::Format;
 use crate::types::widened;
 use arrow_schema::{DataType, Field, Schema};
+use shardmill_formats::table::type_name;
 use std::sync::Arc;
 
 /// The difference between the columns of new rows and those of the data set, as an unfinished sentence; `None` if they fit.
@@ -29,8 +30,14 @@ pub fn disagreement(format: Format, old: &Schema, new: &Schema) -> Option<String
             // A data set would widen integers to floats, and the rows that are there would change their type.
             _ => field.data_type().is_floating() == other.data_type().is_floating() && widened(field.data_type(), other.data_type()).is_some(),
         };
-        (!is_alike)
-            .then(|| format!("the column `{}` is {} in the existing rows and {} in the new ones", field.name(), field.data_type(), other.data_type()))
+        (!is_alike).then(|| {
+            format!(
+                "the column `{}` is {} in the existing rows and {} in the new ones",
+                field.name(),
+                type_name(field.data_type()),
+                type_name(other.data_type())
+            )
+        })
     };
     old.fields().iter().find_map(|field| differs(&field))
 }
@@ -82,7 +89,7 @@ mod tests {
         let float = number(DataType::Float64);
         assert_eq!(disagreement(Format::Parquet, &int, &small), None);
         assert_eq!(disagreement(Format::Parquet, &text, &view), None);
-        let expected = "the column `x` is Int64 in the existing rows and Utf8 in the new ones";
+        let expected = "the column `x` is int64 in the existing rows and string in the new ones";
         for format in [Format::Parquet, Format::Jsonl] {
             assert_eq!(disagreement(format, &int, &text).as_deref(), Some(expected));
         }

@@ -7,6 +7,8 @@ use shardmill_storage::{RangeRead, store_of};
 
 /// Names of archives; those whose compression is not read are refused when they are opened, not left out.
 const TAR_EXTENSIONS: [&str; 10] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz"];
+/// Extensions of compressed files, after that of their format.
+const PACKED: [&str; 6] = ["gz", "zst", "zstd", "bz2", "br", "snappy"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -76,6 +78,18 @@ impl Format {
             "json" | "jsonl" | "ndjson" => Some(Self::Jsonl),
             _ => None,
         }
+    }
+
+    /// The file name without the extensions of a format and its compression. `train.array_record-00000-of-00010` keeps the number of the shard.
+    #[must_use]
+    pub fn stem(path: &str) -> &str {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if Self::of(name).is_none() {
+            return name;
+        }
+        let packed = name.rsplit_once('.').filter(|(_, extension)| PACKED.iter().any(|packed| extension.eq_ignore_ascii_case(packed)));
+        let unpacked = packed.map_or(name, |(unpacked, _)| unpacked);
+        unpacked.rsplit_once('.').filter(|(_, extension)| !extension.contains('-')).map_or(unpacked, |(stem, _)| stem)
     }
 
     /// From the extension, otherwise from the first bytes, which costs a read.

@@ -13,6 +13,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, StructArray, new_nul
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
 use arrow_select::nullif::nullif;
+use shardmill_formats::table::type_name;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -192,7 +193,7 @@ pub(super) fn encoded_lists(array: &ArrayRef) -> std::result::Result<ArrayRef, A
         _ => array,
     };
     let Some(lists) = array.as_list_opt::<i32>() else {
-        return Err(ArrowError::CastError(format!("{} is not a list", array.data_type())));
+        return Err(ArrowError::CastError(format!("{} is not a list", type_name(array.data_type()))));
     };
     let (_, offsets, items, nulls) = lists.clone().into_parts();
     let images = Arc::new(encoded_items(&items)?);

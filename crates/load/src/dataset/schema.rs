@@ -111,7 +111,7 @@ mod tests {
     fn conflict_names_both_files_and_the_column() {
         let (a, b) = (schema(&[("x", DataType::Int32)]), schema(&[("x", DataType::Utf8)]));
         let error = unify(&[("a.parquet", &a), ("b.parquet", &b)].into_iter()).unwrap_err().to_string();
-        assert_eq!(error, "Column `x` is Int32 in `a.parquet` and Utf8 in `b.parquet`");
+        assert_eq!(error, "Column `x` is int32 in `a.parquet` and string in `b.parquet`");
     }
 
     #[test]

@@ -1,21 +1,22 @@
 //! Why rows cannot be packed.
 
 use arrow_schema::DataType;
+use shardmill_formats::table::type_name;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("Column `{column}` is {data_type}; only lists of numbers are packed")]
+    #[error("Column `{column}` is {}; only lists of numbers are packed", type_name(.data_type))]
     NotTokens { column: String, data_type: DataType },
-    #[error("Column `{column}` is {data_type}; lengths are whole numbers")]
+    #[error("Column `{column}` is {}; lengths are whole numbers", type_name(.data_type))]
     NotLengths { column: String, data_type: DataType },
     #[error("Column `{column}` is packed twice")]
     Twice { column: String },
     #[error("Column `{column}` cannot be packed, a batch has `{column}` of its own")]
     ReservedName { column: String },
-    #[error("The pad value {value} does not fit column `{column}`, whose tokens are {data_type}")]
+    #[error("The pad value {value} does not fit column `{column}`, whose tokens are {}", type_name(.data_type))]
     PadValue { column: String, data_type: DataType, value: String },
     #[error("Column `{column}` is null in row {row} of `{path}`")]
     NullRow { column: String, path: String, row: u64 },

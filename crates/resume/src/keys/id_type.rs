@@ -84,11 +84,11 @@ impl fmt::Display for IdType {
             Self::Date { unit } => write!(formatter, "date[{unit}]"),
             Self::Time { unit } => write!(formatter, "time[{unit}]"),
             Self::Timestamp { unit, zone: None } => write!(formatter, "timestamp[{unit}]"),
-            Self::Timestamp { unit, zone: Some(zone) } => write!(formatter, "timestamp[{unit}, {zone}]"),
+            Self::Timestamp { unit, zone: Some(zone) } => write!(formatter, "timestamp[{unit}, tz={zone}]"),
             Self::Duration { unit } => write!(formatter, "duration[{unit}]"),
             Self::String => formatter.write_str("string"),
             Self::Binary => formatter.write_str("binary"),
-            Self::FixedBinary { len } => write!(formatter, "fixed binary[{len}]"),
+            Self::FixedBinary { len } => write!(formatter, "fixed_size_binary[{len}]"),
             Self::Decimal { scale } => write!(formatter, "decimal(scale {scale})"),
         }
     }

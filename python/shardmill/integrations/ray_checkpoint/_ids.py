@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from shardmill._native import resume as _native
+from shardmill.data._type_names import type_name
 from shardmill.errors import FormatError, IdTypeError, MissingColumnError
 
 _CAST = "cast one of them, so that rows are read and written with ids of one type"
@@ -81,7 +82,7 @@ class IdCheck:
 def _id_type(field: pa.Field, place: str) -> str:
     if isinstance(field.type, pa.ExtensionType):
         # For example pickled Python objects, whose bytes may differ for equal values.
-        problem = f"Ids of column `{field.name}` are {field.type}, which cannot identify a row"
+        problem = f"Ids of column `{field.name}` are {type_name(field.type)}, which cannot identify a row"
         hint = "an id must be an integer of at most 64 bits, a string, bytes, a date or time, a decimal or a bool; cast the column"
         raise IdTypeError(f"{problem}, in {place}\nhint: {hint}")
     try:

@@ -14,12 +14,12 @@ fn error(text: impl AsRef<[u8]>) -> String {
 
 #[test]
 fn an_error_names_file_line_and_column() {
-    assert_eq!(error(TEXT), "Line 5 of `a.csv`: `x` in column `a` is not a valid Int64");
+    assert_eq!(error(TEXT), "Line 5 of `a.csv`: `x` in column `a` is not a valid int64");
     assert_eq!(error("a,b\n1,x\n2\n"), "Line 3 of `a.csv` has 1 fields, expected 2");
     assert_eq!(error("a,b\n1,x,\n"), "Line 2 of `a.csv` has 3 fields, expected 2");
     assert_eq!(error("a,b\n\n1,\"x\n\n"), "Line 3 of `a.csv`: a quoted field is never closed");
     assert_eq!(error(b"a,b\n1,x\n2,caf\xe9\n"), "Line 3 of `a.csv`: column `b` is not valid UTF-8");
-    assert_eq!(error("a,b\n1.5,x\n"), "Line 2 of `a.csv`: `1.5` in column `a` is not a valid Int64");
+    assert_eq!(error("a,b\n1.5,x\n"), "Line 2 of `a.csv`: `1.5` in column `a` is not a valid int64");
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn lines_are_the_same_for_every_block_size() {
     for block_bytes in 1..60 {
         let file = open(TEXT, BadLines::Error, block_bytes);
         let first = (0..file.blocks().len()).find_map(|block| file.read(block, &[0, 1], None).err()).expect("a bad line");
-        assert_eq!(first.to_string(), "Line 5 of `a.csv`: `x` in column `a` is not a valid Int64", "{block_bytes}");
+        assert_eq!(first.to_string(), "Line 5 of `a.csv`: `x` in column `a` is not a valid int64", "{block_bytes}");
     }
 }
 
@@ -43,7 +43,7 @@ fn skipped_records_are_counted_and_listed() {
         assert_eq!(shown(&read_all(&file).expect("rows")), rows(&[&["1", "two\nlines"], &["6", "z"]]));
         let line = |line, reason: &str| BadLine { line, reason: reason.to_owned() };
         let expected = [
-            line(5, "Line 5 of `a.csv`: `x` in column `a` is not a valid Int64"),
+            line(5, "Line 5 of `a.csv`: `x` in column `a` is not a valid int64"),
             line(6, "Line 6 of `a.csv` has 1 fields, expected 2"),
             line(7, "Line 7 of `a.csv` has 3 fields, expected 2"),
         ];

@@ -11,10 +11,10 @@ fn error(text: impl AsRef<[u8]>) -> String {
 
 #[test]
 fn an_error_names_file_line_and_field() {
-    assert_eq!(error("{\"a\": 1}\r\n\r\n{\"a\": 1.5}\n"), "Line 3 of `a.jsonl`: `1.5` in column `a` is not a valid Int64");
-    assert_eq!(error("{\"a\": \"5\"}"), "Line 1 of `a.jsonl`: `\"5\"` in column `a` is not a valid Int64");
-    assert_eq!(error("{\"b\": 5}"), "Line 1 of `a.jsonl`: `5` in column `b` is not a valid Utf8");
-    assert_eq!(error("{\"a\": 9223372036854775808}"), "Line 1 of `a.jsonl`: `9223372036854775808` in column `a` is not a valid Int64");
+    assert_eq!(error("{\"a\": 1}\r\n\r\n{\"a\": 1.5}\n"), "Line 3 of `a.jsonl`: `1.5` in column `a` is not a valid int64");
+    assert_eq!(error("{\"a\": \"5\"}"), "Line 1 of `a.jsonl`: `\"5\"` in column `a` is not a valid int64");
+    assert_eq!(error("{\"b\": 5}"), "Line 1 of `a.jsonl`: `5` in column `b` is not a valid string");
+    assert_eq!(error("{\"a\": 9223372036854775808}"), "Line 1 of `a.jsonl`: `9223372036854775808` in column `a` is not a valid int64");
     assert_eq!(error(b"{\"b\": \"\xff\"}"), "Line 1 of `a.jsonl`: column `b` is not valid UTF-8");
     assert_eq!(error("{\"a\": 1, \"a\": 2}"), "Line 1 of `a.jsonl` has the field `a` twice");
     assert_eq!(error("[1]"), "Line 1 of `a.jsonl` is not an object");
@@ -31,7 +31,7 @@ fn an_error_names_file_line_and_field() {
     assert_eq!(error("{\"b\": \"tab\there\"}"), "Line 1 of `a.jsonl` is not valid JSON at byte 11: expected no control character in a string");
     let nested = schema(&[("p", DataType::new_list(DataType::Int64, true))]);
     let error = read_all(&open("{\"p\": [1, \"x\"]}", &nested, BadLines::Error, 9)).expect_err("a bad value");
-    assert_eq!(error.to_string(), "Line 1 of `a.jsonl`: `\"x\"` in column `p[1]` is not a valid Int64");
+    assert_eq!(error.to_string(), "Line 1 of `a.jsonl`: `\"x\"` in column `p[1]` is not a valid int64");
 }
 
 const TEXT: &str = "{\"a\": 1, \"b\": \"x\"}\n\n{\"a\": \"y\", \"b\": \"z\"}\n{\"a\": 2, \"b\": \n {\"a\": 3}\n";
@@ -42,7 +42,7 @@ fn skipped_lines_are_counted_and_listed() {
         let file = open(TEXT, &two(), BadLines::Skip, block_bytes);
         let line = |line, reason: &str| BadLine { line, reason: reason.to_owned() };
         let expected = [
-            line(3, "Line 3 of `a.jsonl`: `\"y\"` in column `a` is not a valid Int64"),
+            line(3, "Line 3 of `a.jsonl`: `\"y\"` in column `a` is not a valid int64"),
             line(4, "Line 4 of `a.jsonl` is not valid JSON at byte 15: expected a value"),
         ];
         assert_eq!((file.quarantine().count, file.quarantine().lines.as_slice()), (2, expected.as_slice()));

@@ -1,6 +1,7 @@
 //! Errors of archives of samples.
 
 use crate::limit::TooLarge;
+use crate::table::arrow_message;
 use crate::tar::{ArchiveEnd, Compression, LinkFault, TarError};
 use arrow_schema::ArrowError;
 use shardmill_storage::Error as StorageError;
@@ -43,7 +44,7 @@ pub enum Error {
     Changed { path: String, offset: u64 },
     #[error("`{path}` has no block or column {index}")]
     NoSuchPart { path: String, index: usize },
-    #[error("The samples of `{path}` cannot be combined into a table: {source}")]
+    #[error("The samples of `{path}` cannot be combined into a table: {}", arrow_message(.source))]
     Arrow { path: String, source: ArrowError },
 }
 
