@@ -493,3 +493,47 @@ def test_bar_counts_a_row_once_although_it_is_read_back(tmp_path: Path, monkeypa
     bars = [line for line in terminal.getvalue().replace("\r", "\n").splitlines() if "batches" in line]
     assert "3/6 batches  3,000 rows" in bars[2]
     assert "6/6 batches  3,000 rows" in bars[-1]
+
+
+@pytest.mark.parametrize("out", ["out.parquet", "out.jsonl", "out.tar", "mds/"])
+def test_renamed_columns_are_written_and_compared(tmp_path: Path, out: str) -> None:
+    rows = pa.table({"a=b": ["x", "y"], "n": [1, 2], "txt": ["p", "q"]})
+    pq.write_table(rows.cast(pa.schema([field.with_nullable(False) for field in rows.schema])), tmp_path / "in.parquet")
+    # All at once: "txt" is the old name of one column and the new name of another.
+    renames = [part for name in ("a=b=txt", "n=cls", "txt=text") for part in ("--rename", name)]
+    to = ["--to", "mds"] if out == "mds/" else []
+    assert run(["convert", str(tmp_path / "in.parquet"), str(tmp_path / out), "--filter", "n > 1", *to, *renames]) == 0
+    (row,) = sm.Dataset(str(tmp_path / out))
+    assert {"txt": "y", "cls": 2}.items() <= row.items()
+    assert row["text"] in ("q", b"q")
+
+
+def test_mds_encodings_follow_a_renamed_column(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": pa.array([300], pa.int64())}), tmp_path / "in.parquet")
+    options = ["--to", "mds", "--columns", "n=int32", "--rename", "n=label"]
+    pq.write_table(
+        pq.read_table(tmp_path / "in.parquet").cast(pa.schema([("n", pa.int64(), False)])), tmp_path / "in.parquet"
+    )
+    assert run(["convert", str(tmp_path / "in.parquet"), str(tmp_path / "out"), *options]) == 0
+    index = json.loads((tmp_path / "out" / "index.json").read_text())
+    assert (index["shards"][0]["column_names"], index["shards"][0]["column_encodings"]) == (["label"], ["int32"])
+
+
+def test_renames_that_cannot_be_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "in.parquet")
+    cases = {
+        ("a",): "'a' is not OLD=NEW",
+        ("c=d",): "column 'c'; the columns are a, b",
+        ("a=",): "gives no new name",
+        ("a=b",): "two columns are called 'b'",
+        ("a=c", "b=c"): "two columns are called 'c'",
+        ("a=c", "a=d"): "column 'a' twice",
+    }
+    failures = []
+    for renames, told in cases.items():
+        given = [part for name in renames for part in ("--rename", name)]
+        code = run(["convert", str(tmp_path / "in.parquet"), str(tmp_path / "out.parquet"), *given])
+        shown = capsys.readouterr().err
+        if code not in (1, 2) or told not in shown or (tmp_path / "out.parquet").exists():
+            failures.append((renames, code, shown))
+    assert not failures
