@@ -184,6 +184,28 @@ test-aarch64: own-target ## The Rust tests of images and tokens on an emulated a
 test-python: build $(VENV)/.ready ## The Python tests
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -m "not slow" --numprocesses $(TEST_PROCESSES) --dist loadgroup
 
+# $(call versions,RESOLUTION,NAME): a short selection of the tests with versions of the dependencies that uv finds for `pyproject.toml`.
+# `clip` would raise the version of torch. The tests' own packages have the versions of `requirements-dev.txt`.
+VERSIONED_TESTS := $(addprefix tests/python/test_,$(addsuffix .py,option_values extras cli_shell columns images image_memory pixel_filters \
+	write_rows torch report_page view_pages prometheus iceberg ray_executor))
+define versions
+	test -x $(TOOLS)/uv/bin/uv || { $(PYTHON) -m venv $(TOOLS)/uv; \
+		$(TOOLS)/uv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9; }
+	$(TOOLS)/uv/bin/uv venv --quiet --clear --python $(BIN)/python $(TOOLS)/$(2)
+	$(TOOLS)/uv/bin/uv pip install --quiet --python $(TOOLS)/$(2)/bin/python --resolution $(1) -r pyproject.toml \
+		$$($(BIN)/python packaging/extras.py --without clip) \
+		$$(grep -oE '^(pytest|pytest-xdist|hypothesis|polars)==[^ ]+' requirements-dev.txt) sqlalchemy
+	PYTHONPATH=python $(TOOLS)/$(2)/bin/python -m pytest -m "not slow" $(VERSIONED_TESTS)
+endef
+
+.PHONY: test-lowest
+test-lowest: build ## A short selection of the tests with the lowest versions that pyproject.toml allows
+	$(call versions,lowest-direct,lowest)
+
+.PHONY: test-newest
+test-newest: build ## The same with the newest versions
+	$(call versions,highest,newest)
+
 .PHONY: browser
 browser: ## Install Chromium for the browser tests, where apt-get and the right to use it are there
 	@tests/browser/install.sh

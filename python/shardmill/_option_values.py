@@ -15,11 +15,14 @@ def index_of(value: Any) -> int | None:
 
     Examples:
         >>> import numpy as np
-        >>> index_of(np.int8(3)), index_of(True), index_of("3")
-        (3, None, None)
+        >>> index_of(np.int8(3)), index_of(True), index_of(np.True_), index_of("3")
+        (3, None, None, None)
     """
+    # Booleans of torch, and of NumPy before 2.3, have an index.
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool"):
+        return None
     try:
-        return None if isinstance(value, bool) else operator.index(value)
+        return operator.index(value)
     except TypeError:
         return None
 

@@ -1,0 +1,11 @@
+"""Prints the options by which uv installs the extras of pyproject.toml: ``extras.py --without clip``."""
+
+import argparse
+import tomllib
+from pathlib import Path
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--without", nargs="*", default=[], metavar="EXTRA")
+without = parser.parse_args().without
+project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+print(*(f"--extra {extra}" for extra in project["optional-dependencies"] if extra not in without))
