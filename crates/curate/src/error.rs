@@ -169,6 +169,6 @@ pub fn reason(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn of_arrow(error: &(dyn std::error::Error + 'static)) -> Option<&ArrowError> {
+fn of_arrow<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a ArrowError> {
     error.downcast_ref::<ArrowError>().or_else(|| error.downcast_ref::<Arc<ArrowError>>().map(|shared| &**shared))
 }
