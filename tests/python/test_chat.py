@@ -474,7 +474,7 @@ def test_function_computes_lists_of_the_columns_it_gets(tmp_path: Path) -> None:
         (lambda batch: {"tokens": [[1]]}, "returned 1 rows of tokens for 2 rows"),
         (lambda batch: {"tokens": [[1], None]}, "returned a null in tokens"),
         (lambda batch: {"tokens": [[1], [2**40]]}, "the function raised"),
-        (lambda batch: {"tokens": [[1.0], [2.5]]}, "must return lists of integers as 'tokens', not list<item: double>"),
+        (lambda batch: {"tokens": [[1.0], [2.5]]}, "must return lists of integers as 'tokens', not list<double>"),
         (lambda batch: {"tokens": [1, 2]}, "the function raised"),
         (lambda batch: 1 / 0, "the function raised ZeroDivisionError"),
     ],

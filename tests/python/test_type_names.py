@@ -1,6 +1,7 @@
 """Types have one name, that of pyarrow without the names of list items, wherever they are printed."""
 
 import re
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,3 +85,17 @@ def test_a_failed_cast_names_types_alike(tmp_path) -> None:
     pq.write_table(pa.table({"x": pa.array([[[1]]])}), tmp_path / "b.parquet")
     with pytest.raises(sm.Error, match=re.escape("list<int64>") + ".*" + re.escape("list<list<int64>>")):
         sm.Dataset(tmp_path)
+
+
+def test_rust_prints_no_type_by_its_own_name() -> None:
+    """Errors go through `type_name`; `Display` of a Rust type has the names of Rust."""
+    root = Path(__file__).parents[2]
+    variant = re.compile(r"#\[error\((?P<message>(?:[^\]\"]|\"(?:[^\"\\]|\\.)*\")*)\)\]\s*\w+\s*\{(?P<fields>[^}]*)\}")
+    printed = []
+    for file in (*root.glob("crates/*/src/**/*.rs"), *root.glob("python/src/**/*.rs")):
+        text = file.read_text(encoding="utf-8").partition("#[cfg(test)]")[0]
+        printed += [f"{file.name}: {found}" for found in re.findall(r".*data_type\(\)\.to_string\(\).*", text)]
+        for found in variant.finditer(text):
+            names = re.findall(r"(\w+): (?:Box<)?DataType", found["fields"])
+            printed += [f"{file.name}: {name}" for name in names if "{" + name + "}" in found["message"]]
+    assert not printed
