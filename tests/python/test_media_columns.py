@@ -217,6 +217,17 @@ def test_encodings_that_are_named_apply(source: Path, tmp_path: Path) -> None:
     assert sm.Dataset(tmp_path / "two").columns == ["cls", "image"]
 
 
+def test_bytes_that_are_selected_alone_are_named_by_their_first_bytes(source: Path, tmp_path: Path) -> None:
+    for format, columns in (("webdataset", "image.bytes"), ("webdataset", "cls,image.bytes"), ("mds", "image.bytes")):
+        out = tmp_path / f"{format}{len(columns)}"
+        assert convert(source, out, "--to", format, "--columns", columns) == 0
+        if format == "mds":
+            assert sm.Dataset(out).schema.field("image.bytes").metadata == {b"mds.encoding": b"jpeg"}
+        else:
+            found = [name.partition(".")[2] for name in members(out) if not name.endswith(".cls")]
+            assert found == ["jpg", "png", "png", "webp", "jpg", "tiff"]
+
+
 def test_sound_is_bytes_in_mds(tmp_path: Path) -> None:
     source = written(tmp_path / "in", {"audio": [{"bytes": WAVE, "path": "a.wav"}]})
     convert(source, tmp_path / "out", "--to", "mds")

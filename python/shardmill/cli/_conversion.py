@@ -184,7 +184,8 @@ class Conversion:
             if not field.nullable:
                 continue
             # A null of a struct is a null of its fields.
-            name = f"{field.name}.bytes" if self._media and written in self._media.columns else field.name
+            is_media = self._media is not None and written in self._media.columns
+            name = f"{field.name}.bytes" if is_media and self._pa.types.is_struct(field.type) else field.name
             condition = col(name).is_null()
             if self._dataset.row_filter is not None:
                 condition = condition & self._dataset.row_filter

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from numbers import Number
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from shardmill.errors import OptionError
 
@@ -72,7 +72,7 @@ def encoding_of(value: Any) -> str | None:
     return "pil" if kind == "PIL" else None
 
 
-def is_media(value: Any) -> bool:
+def is_media(value: Any) -> TypeGuard[dict[str, Any]]:
     """Tell whether a value is a file within a row, as in Hugging Face data sets."""
     return isinstance(value, dict) and value.keys() == {"bytes", "path"}
 

@@ -92,7 +92,8 @@ def _columns(name: str, field: Any, values: Any, depth: int = 0) -> Iterator[dic
     for at in range(min(field.type.num_fields, _MOST_FIELDS)):
         part = field.type.field(at)
         # A null of the struct is a null of its fields.
-        yield from _columns(f"{name}.{part.name}", part, pc.struct_field(values, [at]), depth + 1)
+        inner = pc.call_function("struct_field", [values], pc.StructFieldOptions([at]))
+        yield from _columns(f"{name}.{part.name}", part, inner, depth + 1)
 
 
 def _column(values: Any) -> dict[str, Any]:

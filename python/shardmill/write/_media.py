@@ -27,6 +27,8 @@ _BY_START = {
     b"P5": "pgm",
     b"P6": "ppm",
 }
+#: The end of the path to the bytes of a file.
+_CONTENT = ".bytes"
 #: Bytes that tell the format.
 _HEAD = 64
 #: Formats that store the bytes of a file.
@@ -68,8 +70,10 @@ def members_of(column: str, names: Iterable[str], *, is_alone: bool) -> dict[str
         return {None: column}
     is_short = is_alone and {*names}.isdisjoint(_EXTENSIONS)
     # The part of the name of a member after the first dot.
-    base = column.lower().replace("/", ".").lstrip("_.") or "file"
-    return {None: base, **{name: name if is_short else f"{base}.{name}" for name in _EXTENSIONS}}
+    stem = column.removesuffix(_CONTENT).lower().replace("/", ".").lstrip("_.")
+    base = stem or "file"
+    other = column if column.endswith(_CONTENT) else base
+    return {None: other, **{name: name if is_short else f"{base}.{name}" for name in _EXTENSIONS}}
 
 
 def without_bytes(row: int, column: str, path: str) -> FormatError:
@@ -156,7 +160,9 @@ class Media:
             parts = {part.name: str(part.type) for part in field.type}
             is_text = parts.get("path", "").removeprefix("large_").removesuffix("_view") in ("string", "null")
             return parts.keys() == {"bytes", "path"} and "binary" in parts["bytes"] and is_text
-        # A picture of MDS has no path.
+        # The bytes of such a file that were selected alone, and a picture of MDS, have no path.
+        if field.name.endswith(_CONTENT) and "binary" in str(field.type):
+            return True
         encoding = (field.metadata or {}).get(b"mds.encoding", b"").decode()
         return self._format == "webdataset" and encoding in _PICTURES.values() and "binary" in str(field.type)
 
