@@ -50,7 +50,8 @@ class Transforming:
                 try:
                     result = self._function(batch)
                 except Exception as error:
-                    error.add_note(f"in the transform of {place(consumed)}{_form_hint(error, batch)}")
+                    _note_form(error, batch)
+                    error.add_note(f"in the transform of {place(consumed)}")
                     raise
                 spent = self._counters.clock() - begun
                 self._counters.transform += spent
@@ -129,11 +130,13 @@ def _died(place: str) -> EngineError:
     return error
 
 
-def _form_hint(error: Exception, batch: Any) -> str:
-    """Return what to do if the function may have been written for samples, and was called with columns."""
-    if isinstance(batch, Batch) and isinstance(error, TypeError | KeyError | IndexError | AttributeError):
-        return "\nhint: the function gets a dict of columns; if it takes a list of samples, set output='rows' on the Loader"
-    return ""
+def _note_form(error: Exception, batch: Any) -> None:
+    """Say what to do if the function may have been written for samples, and was called with columns."""
+    kinds = TypeError | KeyError | IndexError | AttributeError
+    if isinstance(batch, Batch) and isinstance(error, kinds):
+        error.add_note(
+            "hint: the function gets a dict of columns; if it takes a list of samples, set output='rows' on the Loader"
+        )
 
 
 def _timed(function: Callable[[Any], Any], batch: Any) -> _Timed:
@@ -141,7 +144,6 @@ def _timed(function: Callable[[Any], Any], batch: Any) -> _Timed:
     try:
         result, failure = function(batch), None
     except Exception as error:
-        if hint := _form_hint(error, batch):
-            error.add_note(hint.strip())
+        _note_form(error, batch)
         result, failure = None, packed_failure(error)
     return result, time.perf_counter_ns() - begun, failure
