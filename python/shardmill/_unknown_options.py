@@ -113,8 +113,9 @@ _COLUMNS = "open it with columns=[…]"
 _BATCHES = "use sm.Loader(dataset, batch_size=…)"
 _ARROW = "pass the data set itself: pa.table(dataset), pl.DataFrame(dataset) and pandas.DataFrame.from_arrow read it"
 DATASET_ATTRIBUTES = {
+    "select": "open it with columns=[…] for columns, or filter=… for rows; take([…]) returns rows by index",
     **dict.fromkeys(("map", "apply", "with_transform", "set_transform", "map_batches"), _TRANSFORM),
-    **dict.fromkeys(("filter", "select", "query", "where", "skip_while"), _FILTER),
+    **dict.fromkeys(("filter", "query", "where", "skip_while"), _FILTER),
     **dict.fromkeys(
         ("shuffle", "repeat", "shard", "sampler"), "use sm.Loader(dataset, shuffle=True, rank=…, world_size=…)"
     ),
