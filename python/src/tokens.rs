@@ -184,7 +184,7 @@ impl PyTokenizer {
     }
 }
 
-/// Runs `work` on texts of so many bytes. With long ones, Ctrl-C takes effect while it runs: it goes on without the caller until it hears of it.
+/// Runs `work` on texts with this many bytes in all. With long texts, Ctrl-C takes effect at once, and the work ends on its own soon after.
 fn stoppable<T: Send + 'static>(
     py: Python<'_>,
     bytes: usize,

@@ -175,7 +175,10 @@ mod tests {
         let mut encoder = encoders.next_row_group()?;
         encoder.schema = schema;
         let message = encoder.write(&rows).unwrap_err().to_string();
-        assert!(message.contains("a.parquet") && message.contains("failed on column `word` of type dictionary<values=string_view, indices=int32>"), "{message}");
+        assert!(
+            message.contains("a.parquet") && message.contains("failed on column `word` of type dictionary<values=string_view, indices=int32>"),
+            "{message}"
+        );
         Ok(())
     }
 }

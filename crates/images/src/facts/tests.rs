@@ -192,7 +192,7 @@ fn empty_gif_screen_grows_to_its_first_frame() {
 }
 
 /// The facts by ranges, and the bytes that were read.
-fn probed(payload: &[u8]) -> (crate::Result<Facts>, u64) {
+fn probed(payload: &[u8]) -> (Result<Facts>, u64) {
     let mut probe = FactsProbe::new(payload.len() as u64);
     let mut read = 0;
     while let Some(range) = probe.needs() {

@@ -267,6 +267,7 @@ mod tests {
             let client = Client {
                 objects: Arc::new(ReadOnly(Arc::new(Short(size)))),
                 parts: None,
+                pages: None,
                 limiter: Arc::new(ConcurrencyLimiter::new(8)),
                 counts: Arc::new(Counts::default()),
                 conditional: Arc::new(ConditionalUploads::default()),

@@ -1,10 +1,12 @@
 //! Tokens outside of the model: special ones, and others that are matched before it.
 
-use super::vocabulary::LONGEST_TOKEN;
 use crate::error::{Error, Result};
 use crate::quote::quoted;
 use serde_json::{Value, json};
 use std::collections::HashMap;
+
+/// The engine stores lengths in 16 bits.
+pub(super) const LONGEST_TOKEN: usize = u16::MAX as usize;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Added {

@@ -1,7 +1,6 @@
 //! What the other files of a directory say about a tokenizer.
 
-use super::json::parse;
-use super::sources::{Sources, TOOL_TEMPLATE};
+use super::sources::{Sources, TOOL_TEMPLATE, parse};
 use crate::error::{Error, Result};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

@@ -23,11 +23,6 @@ pub(crate) struct Document {
     pub(crate) roles: Vec<(String, String)>,
 }
 
-pub(crate) fn parse(path: &str, bytes: &[u8]) -> Result<Value> {
-    let text = std::str::from_utf8(bytes).map_err(|error| Error::NotText { path: path.to_owned(), offset: error.valid_up_to() })?;
-    serde_json::from_str(text).map_err(|error| Error::NotJson { path: path.to_owned(), reason: error.to_string() })
-}
-
 impl Document {
     pub(crate) fn new(path: &str, mut value: Value, settings: &Settings) -> Result<Self> {
         let Some(root) = value.as_object_mut().filter(|root| root.get("model").is_some_and(Value::is_object)) else {
@@ -59,10 +54,14 @@ impl Document {
         let unigram = if is_unigram { value.get("model").map(|model| Unigram::of_json(path, model)).transpose()? } else { None };
         if unigram.is_some() {
             vocabulary.assign_without_model();
-            value["model"] = Unigram::stand_in();
-            value["post_processor"] = Value::Null;
         }
-        value["added_tokens"] = declarations(vocabulary.added());
+        if let Some(root) = value.as_object_mut() {
+            if unigram.is_some() {
+                root.insert("model".to_owned(), Unigram::stand_in());
+                root.insert("post_processor".to_owned(), Value::Null);
+            }
+            root.insert("added_tokens".to_owned(), declarations(vocabulary.added()));
+        }
         let model = Model { text: value.to_string(), splitter, normalizer: None, spaces, has_byte_tokens, vocabulary, unigram, changes, template };
         Ok(Self { model, ignored, roles })
     }

@@ -98,7 +98,7 @@ impl Tokenizer {
         let mut ignored = Vec::new();
         let (model, fingerprint) = match file.kind {
             Kind::TokenizerJson => {
-                let value = json::parse(&path, file.bytes)?;
+                let value = sources::parse(&path, file.bytes)?;
                 let fingerprint = fingerprint::of_json(&value);
                 let document = Document::new(&path, value, &settings)?;
                 ignored = document.ignored;

@@ -1,6 +1,7 @@
 //! Which files of a directory make a tokenizer.
 
 use crate::error::{Error, Result};
+use serde_json::Value;
 
 /// The largest file of a tokenizer that is read.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -187,4 +188,10 @@ mod tests {
         let error = Sources::wanted("m", &["weights.bin"]).unwrap_err();
         assert_eq!(error.to_string(), "`m` has no tokenizer; its files are: weights.bin");
     }
+}
+
+/// The JSON of a file.
+pub(crate) fn parse(path: &str, bytes: &[u8]) -> Result<Value> {
+    let text = std::str::from_utf8(bytes).map_err(|error| Error::NotText { path: path.to_owned(), offset: error.valid_up_to() })?;
+    serde_json::from_str(text).map_err(|error| Error::NotJson { path: path.to_owned(), reason: error.to_string() })
 }

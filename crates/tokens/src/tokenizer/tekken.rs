@@ -1,10 +1,10 @@
 //! `tekken.json` of Mistral: ranks in base64, a pattern, and special tokens with the lowest ids.
 
 use super::added::Added;
-use super::json::parse;
 use super::model::Model;
 use super::ranks::{self, Ranked};
 use super::settings::Settings;
+use super::sources::parse;
 use super::tiktoken::LONGEST_TOKEN;
 use super::{directory::Configuration, fingerprint};
 use crate::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! Tokens and their ids.
 
-use super::added::{self, Added, assign};
+use super::added::{self, Added, LONGEST_TOKEN, assign};
 use super::settings::Settings;
 use crate::error::{Error, Result};
 use crate::quote::quoted;
@@ -10,9 +10,6 @@ use std::sync::Arc;
 
 /// The engine has tables by id, so a file of a few bytes could ask for any amount of memory.
 pub(super) const HIGHEST_ID: u32 = (1 << 24) - 1;
-
-/// The engine stores lengths in 16 bits.
-pub(super) const LONGEST_TOKEN: usize = u16::MAX as usize;
 
 /// How many similar tokens an error names.
 const SIMILAR: usize = 5;

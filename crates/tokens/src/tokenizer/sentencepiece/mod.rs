@@ -4,12 +4,12 @@ mod file;
 mod message;
 mod normalizer;
 
-use super::added::{Added, declarations};
+use super::added::{Added, LONGEST_TOKEN, declarations};
 use super::fingerprint;
 use super::model::{Model, Template};
 use super::settings::Settings;
 use super::unigram::{Library, Parts, Unigram, byte_tokens};
-use super::vocabulary::{HIGHEST_ID, LONGEST_TOKEN, Vocabulary};
+use super::vocabulary::{HIGHEST_ID, Vocabulary};
 use super::{directory::Configuration, engine::MARKERS};
 use crate::error::{Error, Result};
 use crate::quote::quoted;
@@ -48,6 +48,10 @@ pub(super) fn read(path: &str, bytes: &[u8], configuration: &mut Configuration, 
     let ids: HashMap<&str, u32> = numbered().map(|(piece, id)| (piece.text.as_str(), id)).collect();
     let size = u32::try_from(file.pieces.len()).unwrap_or(u32::MAX);
     let mut changes = settings.add(&mut added, |token| ids.get(token).copied(), size)?;
+    // The engine has no normalizer for them: they are found in the text as written.
+    for token in &mut added {
+        token.is_normalized = false;
+    }
     let pieces = numbered().map(|(piece, id)| (piece.text.clone(), id)).collect::<Vec<(String, u32)>>();
     let mut vocabulary = Vocabulary::characters(&pieces, added);
     if unigram.is_some() {

@@ -87,7 +87,8 @@ impl Unigram {
         let entries = model.get("vocab").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let tokens: Vec<(&str, u32)> = entries.iter().zip(0..).filter_map(|(entry, id)| Some((entry.get(0)?.as_str()?, id))).collect();
         let score = |(number, entry): (usize, &Value)| {
-            let score = entry.get(1).and_then(Value::as_f64);
+            // Read as the library reads it, which may differ from the nearest number in its last bit.
+            let score = entry.get(1).and_then(|score| serde_json::from_str::<f64>(&score.to_string()).ok());
             score.ok_or_else(|| invalid(format!("vocabulary entry {number} has no score")))
         };
         let scores = entries.iter().enumerate().map(score).collect::<Result<Vec<f64>>>()?;

@@ -10,6 +10,9 @@ struct Unit {
     value: u32,
 }
 
+/// Some of the sorted texts, with their numbers.
+type Keys<'a, 'k> = &'a [(&'k [u8], u32)];
+
 const ROOT: u32 = 0;
 const NONE: u32 = u32::MAX;
 /// No node has it as its number.
@@ -20,7 +23,7 @@ const MOST_TRIES: usize = 64;
 
 impl Trie {
     /// `keys` are sorted and differ from each other, and none is empty.
-    pub(super) fn new(keys: &[(&[u8], u32)]) -> Self {
+    pub(super) fn new(keys: Keys<'_, '_>) -> Self {
         let mut trie = Self(vec![Unit { parent: OF_ROOT, ..FREE }]);
         let mut first_free = 1;
         // A node, its depth, and the keys below it.
@@ -32,7 +35,7 @@ impl Trie {
                 trie.set(node, |unit| unit.value = *value);
                 below = rest;
             }
-            let children: Vec<(u8, &[(&[u8], u32)])> = below
+            let children: Vec<(u8, Keys<'_, '_>)> = below
                 .chunk_by(|(left, _), (right, _)| left.get(depth) == right.get(depth))
                 .filter_map(|keys| Some((*keys.first()?.0.get(depth)?, keys)))
                 .collect();
