@@ -29,7 +29,7 @@ pub(crate) fn declared(rows: &RecordBatch, schema: &SchemaRef, cuts: Cuts<'_>) -
 
 fn cut_to(rows: &RecordBatch, schema: &SchemaRef, cuts: Cuts<'_>, most: u64) -> Result<Vec<RecordBatch>, ArrowError> {
     if fits(rows, schema, most) {
-        return Ok(vec![typed(rows, Arc::clone(schema))?]);
+        return Ok(vec![typed(rows, schema)?]);
     }
     match cuts {
         Cuts::Batches(sizes) => {
@@ -39,7 +39,7 @@ fn cut_to(rows: &RecordBatch, schema: &SchemaRef, cuts: Cuts<'_>, most: u64) -> 
                 let batch = rows.slice(start - size, *size);
                 let wide = |(field, column): (&FieldRef, &ArrayRef)| if is_short(field, column, most) { Arc::clone(field) } else { wide(field) };
                 let fields = schema.fields().iter().zip(batch.columns()).map(wide).collect::<Vec<_>>();
-                typed(&batch, Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+                typed(&batch, &Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
             };
             sizes.iter().map(batch).collect()
         }
@@ -75,13 +75,13 @@ fn wide(field: &FieldRef) -> FieldRef {
     Arc::new(Field::clone(field).with_data_type(data_type))
 }
 
-fn typed(rows: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch, ArrowError> {
+fn typed(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = rows.columns().iter().zip(schema.fields()).map(|(column, field)| {
         let column = if column.data_type() == field.data_type() { Arc::clone(column) } else { cast(column, field.data_type())? };
         with_distinct_values(column)
     });
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(&schema), columns.collect::<Result<_, _>>()?, &options)
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns.collect::<Result<_, _>>()?, &options)
 }
 
 #[cfg(test)]

@@ -168,6 +168,12 @@ fn listed(names: &[&str]) -> String {
     if more > 0 { format!("{} and {more} more", listed.join(", ")) } else { listed.join(", ") }
 }
 
+/// The JSON of a file.
+pub(crate) fn parse(path: &str, bytes: &[u8]) -> Result<Value> {
+    let text = std::str::from_utf8(bytes).map_err(|error| Error::NotText { path: path.to_owned(), offset: error.valid_up_to() })?;
+    serde_json::from_str(text).map_err(|error| Error::NotJson { path: path.to_owned(), reason: error.to_string() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,10 +194,4 @@ mod tests {
         let error = Sources::wanted("m", &["weights.bin"]).unwrap_err();
         assert_eq!(error.to_string(), "`m` has no tokenizer; its files are: weights.bin");
     }
-}
-
-/// The JSON of a file.
-pub(crate) fn parse(path: &str, bytes: &[u8]) -> Result<Value> {
-    let text = std::str::from_utf8(bytes).map_err(|error| Error::NotText { path: path.to_owned(), offset: error.valid_up_to() })?;
-    serde_json::from_str(text).map_err(|error| Error::NotJson { path: path.to_owned(), reason: error.to_string() })
 }
