@@ -81,7 +81,7 @@ fn options_and_types_that_make_no_sense_are_refused() {
     let object = memory("a.csv", "a\n1\n");
     let nested = schema(&[("a", DataType::new_list(DataType::Int64, true))]);
     let error = CsvFile::open(Arc::clone(&object), &nested, CsvOptions::default()).expect_err("a list");
-    assert!(error.to_string().starts_with("Column `a` cannot be List"), "{error}");
+    assert!(error.to_string().starts_with("Column `a` cannot be list<int64>"), "{error}");
     for options in [
         CsvOptions { delimiter: b'\n', ..CsvOptions::default() },
         CsvOptions { quote: Some(b','), ..CsvOptions::default() },
