@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ settings.load_profile("breadth")
 def pytest_configure() -> None:
     """Files of tests go to memory, where a sync takes no time: two thirds of the time of a job with a checkpoint."""
     if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and _room() >= ROOM_BYTES:
-        os.environ["TMPDIR"] = str(MEMORY)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
 def _room() -> int:

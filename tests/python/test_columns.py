@@ -458,7 +458,7 @@ def test_option_without_a_meaning_is_refused_at_construction(
 
 @pytest.mark.parametrize("kind", ["torch", "numpy", "dict"])
 def test_type_without_a_form_is_refused_at_construction(kind: str) -> None:
-    with pytest.raises(FormatError, match="`x` is Interval"):
+    with pytest.raises(FormatError, match="`x` is month_day_nano_interval"):
         converter_of(pa.schema({"x": pa.month_day_nano_interval()}), kind)
 
 

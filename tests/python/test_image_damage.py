@@ -12,7 +12,7 @@ from pictures import encoded, picture
 from PIL import Image
 from shardmill._native import pixels
 
-FLIPS_OF_FILE = {"raise": examples(1_000, 60), "accept": examples(200, 20)}
+FLIPS_OF_FILE = {"raise": examples(1_000, 200), "accept": examples(200, 20)}
 #: Share of the flipped files that Pillow refuses or decodes to other pixels, and we decode. Nothing protects the data of a lossy WebP or a
 #: CCITT strip, and their decoders recover in different ways.
 LENIENT = {"JPEG": 0, "PNG": 0, "BMP": 0.0005, "GIF": 0.002, "WEBP": 0.02, "TIFF": 0.05}
@@ -171,7 +171,8 @@ def test_png_that_lacks_chunks_after_its_pixels_is_accepted_as_pillow_accepts_it
     for number, payload in enumerate(files("PNG")):
         for cut in (*range(1, 17), *range(25, 60, 7)):
             found = (verdict(payload[:-cut], "accept"), by_us(payload[:-cut], "raise") is None)
-            if found != ("equal" if cut < 17 else "both refuse", True):
+            # The last checksum covers nothing, and nothing reads it.
+            if found != ("equal" if cut < 17 else "both refuse", cut > 4):
                 wrong.append((number, cut, found))
     assert not wrong
 

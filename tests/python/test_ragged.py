@@ -274,8 +274,8 @@ def test_pad_value_of_every_type(type: pa.DataType, pad_value: Any, padding: Any
 @pytest.mark.parametrize(
     ("type", "output", "error", "reason"),
     [
-        (pa.list_(pa.int8()), {"pad_value": 128}, sm.OptionError, "pad value 128 does not fit column `x`.*Int8"),
-        (pa.list_(pa.int8()), {"pad_value": 0.5}, sm.OptionError, r"pad value 0\.5 does not fit column `x`.*Int8"),
+        (pa.list_(pa.int8()), {"pad_value": 128}, sm.OptionError, "pad value 128 does not fit column `x`.*int8"),
+        (pa.list_(pa.int8()), {"pad_value": 0.5}, sm.OptionError, r"pad value 0\.5 does not fit column `x`.*int8"),
         (pa.list_(pa.int8()), {"pad_value": {"x": -129}}, sm.OptionError, "pad value -129 does not fit column `x`"),
         (pa.list_(pa.int8()), {"pad_value": {"y": 1}}, sm.MissingColumnError, "`pad_value` names column `y`"),
         (pa.list_(pa.int8()), {"pad_value": None}, sm.OptionError, "`pad_value` is a NoneType"),

@@ -30,7 +30,7 @@ from shardmill.curate import (
     TableSource,
     WebDatasetSink,
 )
-from shardmill.errors import CurateError, FormatError, MissingColumnError, NotFoundError, OptionError
+from shardmill.errors import CurateError, FormatError, MissingColumnError, NotFoundError, OptionError, PlanError
 
 
 def write_files(directory, files=5, rows=20):
@@ -346,7 +346,7 @@ def test_values_that_repeat_are_stored_once(tmp_path):
         ({"columns": []}, OptionError, "names no column"),
         ({"columns": "x"}, OptionError, "must be a list of names, not 'x'"),
         ({"format": "xlsx"}, OptionError, "`xlsx` is not a known format"),
-        ({"format": "orc"}, FormatError, "000.parquet"),
+        ({"format": "orc"}, PlanError, "No orc file"),
         ({"partition_bytes": 10, "files_per_partition": 2}, OptionError, "mutually exclusive"),
         ({"max_batch_bytes": 10}, OptionError, "`max_batch_bytes` is only for documents"),
     ],

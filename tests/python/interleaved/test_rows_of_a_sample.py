@@ -111,7 +111,7 @@ def test_samples_keep_archive_order_whatever_their_ids(run_tar: Any) -> None:
     assert [key for key, position, _ in outcome.shape() if position == -1] == ["z", "a", "m"]
 
 
-def test_directories_and_links_are_no_samples(tmp_path: Path, out: Any) -> None:
+def test_a_link_to_a_document_is_a_sample_and_a_directory_is_not(tmp_path: Path, out: Any) -> None:
     import io
     import tarfile
 
@@ -126,7 +126,7 @@ def test_directories_and_links_are_no_samples(tmp_path: Path, out: Any) -> None:
                 2 * (kind == tarfile.REGTYPE),
             )
             archive.addfile(info, io.BytesIO(b"{}"))
-    assert curate(from_tar(tmp_path / "a.tar"), to=out()).column("sample_id") == ["s"]
+    assert curate(from_tar(tmp_path / "a.tar"), to=out()).column("sample_id") == ["l", "s"]
 
 
 def test_reserved_columns_have_their_types_and_nullability(run_tar: Any) -> None:

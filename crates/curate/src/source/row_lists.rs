@@ -22,7 +22,7 @@ struct Fit {
 }
 
 impl RowLists {
-    /// Notes the value of a sample that has so many images and texts. `len` is `None` for a value that is not a list.
+    /// Notes the value of a sample with these numbers of images and texts. `len` is `None` for a value that is not a list.
     pub(crate) fn observe(&mut self, key: &str, len: Option<usize>, images: usize, texts: usize) {
         for (fits, rows) in [(&mut self.of_images, images), (&mut self.of_texts, texts)] {
             let fit = match fits.get_mut(key) {

@@ -1,7 +1,7 @@
 //! Errors of ORC files.
 
 use crate::limit::TooLarge;
-use crate::table::arrow_message;
+use crate::table::{arrow_message, type_name};
 use arrow_schema::{ArrowError, DataType};
 use orc_rust::error::OrcError;
 use shardmill_storage::Error as StorageError;
@@ -28,7 +28,7 @@ pub enum Error {
     #[error("Stripe {stripe} of `{path}` cannot be read: column `{column}`: {source}")]
     Column { path: String, stripe: usize, column: String, source: DecodeError },
     /// The Arrow type of the column cannot hold a value.
-    #[error("Column `{column}` of `{path}` has a value in row {row} that {data_type} cannot hold: {value}")]
+    #[error("Column `{column}` of `{path}` has a value in row {row} that {} cannot hold: {value}", type_name(.data_type))]
     Value { path: String, column: String, row: u64, data_type: DataType, value: String },
     /// orc-rust would return other times, and they are corrected only where the writer was in UTC.
     #[error("Column `{column}` in stripe {stripe} of `{path}` has times with a fraction below zero in another zone than UTC, which is not supported")]

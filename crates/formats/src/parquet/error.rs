@@ -1,7 +1,7 @@
 //! Errors of Parquet files.
 
 use crate::limit::TooLarge;
-use crate::table::arrow_message;
+use crate::table::{arrow_message, type_name};
 use arrow_schema::{ArrowError, DataType};
 use parquet::errors::ParquetError;
 use shardmill_storage::Error as StorageError;
@@ -26,7 +26,7 @@ pub enum Error {
     #[error("Schema of `{path}` has no equal in Arrow: {source}")]
     Schema { path: String, source: ParquetError },
     /// Rows before it were delivered.
-    #[error("Column `{column}` of `{path}` has a value in row {row} that {data_type} cannot hold: {value}")]
+    #[error("Column `{column}` of `{path}` has a value in row {row} that {} cannot hold: {value}", type_name(.data_type))]
     Value { path: String, column: String, row: u64, data_type: DataType, value: String },
     /// A page or a value is damaged; rows before it were delivered.
     #[error("Rows of `{path}` cannot be read after row {row}: {source}")]

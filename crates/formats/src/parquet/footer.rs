@@ -54,7 +54,9 @@ fn corrected(metadata: ParquetMetaData) -> Result<ParquetMetaData, ParquetError>
 }
 
 fn is_misplaced(chunk: &ColumnChunkMetaData) -> bool {
-    chunk.dictionary_page_offset().is_some_and(|offset| offset <= 0 || offset >= chunk.data_page_offset())
+    // It is 0 where a chunk without values has a dictionary all the same.
+    let data = chunk.data_page_offset();
+    chunk.dictionary_page_offset().is_some_and(|offset| offset <= 0 || (offset >= data && data > 0))
 }
 
 #[cfg(test)]

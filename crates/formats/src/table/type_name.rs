@@ -50,7 +50,9 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::Struct(fields) => format!("struct<{}>", joined(fields)),
         DataType::Map(entries, is_sorted) => map_name(entries, *is_sorted),
         DataType::Dictionary(indices, values) => format!("dictionary<values={}, indices={}>", type_name(values), type_name(indices)),
-        DataType::RunEndEncoded(ends, values) => format!("run_end_encoded<run_ends: {}, values: {}>", value_name(ends), value_name(values)),
+        DataType::RunEndEncoded(ends, values) => {
+            format!("run_end_encoded<run_ends: {}, values: {}>", type_name(ends.data_type()), value_name(values))
+        }
         DataType::Union(fields, mode) => union_name(fields, *mode),
     }
 }
