@@ -1,15 +1,18 @@
 //! Unigram models: the segmentation of a text whose tokens have the highest sum of scores.
 //!
 //! Which one of nearly equal segmentations is the highest depends on how the sums are rounded, and so on the library that the file is for. The search keeps
-//! no more of a text than the part in which tokens overlap: once all segmentations have a boundary in common, what is before it is decided.
+//! no more of a text than the part in which tokens overlap: once all segmentations have a boundary in common, what is before it is decided. See [`words`] for
+//! what is kept of words that come again.
 
 mod trie;
+mod words;
 
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use trie::Trie;
+use words::{Words, ends_words};
 
 /// What an unknown character scores below the lowest token.
 const PENALTY: f64 = 10.0;
@@ -26,6 +29,8 @@ pub(crate) struct Unigram {
     /// Tokens of bytes, for unknown characters.
     bytes: Option<Box<[Option<u32>; 256]>>,
     library: Library,
+    /// Whether all segmentations have a boundary before a space marker that is after another character.
+    ends_words: bool,
 }
 
 /// The library that decides about near ties.
@@ -52,30 +57,59 @@ pub(crate) struct Parts<'a> {
 
 /// The best segmentation up to a place.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Node {
+struct Node {
     sum: f64,
+    /// How much higher it is than all others.
+    margin: f64,
     /// Where its last token begins.
     start: u32,
     id: u32,
 }
 
-/// Buffers of one call.
+/// Buffers of one call, and the words of calls before it.
 #[derive(Debug, Default)]
 pub(crate) struct Path {
-    nodes: Vec<Node>,
-    tokens: Vec<(u32, u32)>,
+    lattice: Lattice,
+    words: Words,
 }
 
-const UNREACHED: Node = Node { sum: f64::NEG_INFINITY, start: u32::MAX, id: 0 };
+#[derive(Debug, Default)]
+struct Lattice {
+    nodes: Vec<Node>,
+    tokens: Vec<Token>,
+}
+
+/// Where a token begins, and its id.
+type Token = (u32, u32);
+
+/// What is known of the best segmentation beside its tokens.
+#[derive(Debug, Clone, Copy)]
+struct Outcome {
+    sum: f64,
+    /// The least margin on its path.
+    margin: f64,
+    /// The greatest absolute sum of all segmentations.
+    reach: f64,
+}
+
+/// The ids of a text up to a place.
+struct Output<'a> {
+    model: &'a Unigram,
+    text: &'a str,
+    /// Where a run of unknown characters begins.
+    unknown: Option<usize>,
+    out: &'a mut Vec<u32>,
+}
+
+const UNREACHED: Node = Node { sum: f64::NEG_INFINITY, margin: f64::INFINITY, start: u32::MAX, id: 0 };
 
 impl Unigram {
     pub(crate) fn new(parts: Parts<'_>) -> Self {
         let Parts { tokens, scores, unknown, lowest, bytes, library } = parts;
         let keys: BTreeMap<&[u8], u32> = tokens.into_iter().map(|(text, id)| (text.as_bytes(), id)).filter(|(text, _)| !text.is_empty()).collect();
+        let ends_words = keys.keys().all(|key| ends_words(key));
         let trie = Trie::new(&keys.into_iter().collect::<Vec<_>>());
-        let mut model = Self { trie, scores, unknown, unknown_score: 0.0, bytes, library };
-        model.unknown_score = model.rounded(lowest - PENALTY);
-        model
+        Self { trie, scores, unknown, unknown_score: library.rounded(lowest - PENALTY), bytes, library, ends_words }
     }
 
     /// `model` is that of a `tokenizer.json`, whose vocabulary has been checked.
@@ -105,98 +139,139 @@ impl Unigram {
         json!({"type": "WordLevel", "vocab": {STAND_IN: 0}, "unk_token": STAND_IN})
     }
 
-    fn rounded(&self, sum: f64) -> f64 {
-        match self.library {
-            #[expect(clippy::cast_possible_truncation, reason = "the rounding of 32 bits is wanted")]
-            Library::SentencePiece => f64::from(sum as f32),
-            Library::HuggingFace => sum,
-        }
-    }
-
     /// Appends the ids of `text`, which has less than 4 GiB.
     pub(crate) fn encode(&self, text: &str, path: &mut Path, out: &mut Vec<u32>) {
-        // Up to where all is decided, and where a run of unknown characters before that begins.
-        let (mut decided, mut unknown) = (0, None);
-        path.nodes.clear();
-        path.nodes.push(Node { sum: 0.0, ..UNREACHED });
+        let Path { lattice, words } = path;
+        let mut output = Output { model: self, text, unknown: None, out };
+        let mut sum = 0.0;
+        for range in words::split(text, self.ends_words) {
+            let word = text.get(range.clone()).unwrap_or_default();
+            sum = match words.tokens(self, word, sum, lattice) {
+                Some(tokens) => tokens.iter().fold(sum, |sum, (start, id)| {
+                    output.push(range.start + *start as usize, *id);
+                    self.library.rounded(sum + self.score(*id))
+                }),
+                None => self.search(self.library, word, sum, lattice, |start, id| output.push(range.start + start, id)).sum,
+            };
+        }
+        output.end_unknown(text.len());
+    }
+
+    fn score(&self, id: u32) -> f64 {
+        if id == self.unknown { self.unknown_score } else { self.scores.get(id as usize).copied().unwrap_or_default() }
+    }
+
+    /// Gives the tokens of the best segmentation of `text` to `each`, as the library adds scores to the sum before it.
+    fn search(&self, library: Library, text: &str, sum: f64, lattice: &mut Lattice, mut each: impl FnMut(usize, u32)) -> Outcome {
+        let mut outcome = Outcome { sum, margin: f64::INFINITY, reach: sum.abs() };
+        // Up to where all is decided.
+        let mut decided = 0;
+        lattice.nodes.clear();
+        lattice.nodes.push(Node { sum, ..UNREACHED });
         for (at, character) in text.char_indices() {
-            if at > decided && path.nodes.len() == at - decided + 1 {
-                self.decide(text, decided, path, &mut unknown, out);
+            if at > decided && lattice.nodes.len() == at - decided + 1 {
+                lattice.decide(decided, &mut outcome, &mut each);
                 decided = at;
             }
             let from = at - decided;
-            let sum = path.nodes.get(from).map_or(0.0, |node| node.sum);
+            let sum = lattice.nodes.get(from).map_or(0.0, |node| node.sum);
             let rest = text.as_bytes().get(at..).unwrap_or_default();
             let mut has_single = false;
             for (length, id) in self.trie.prefixes(rest) {
                 has_single |= length == character.len_utf8();
-                let score = self.scores.get(id as usize).copied().unwrap_or_default();
-                offer(path, from, length, self.rounded(sum + score), id);
+                let sum = library.rounded(sum + self.scores.get(id as usize).copied().unwrap_or_default());
+                outcome.reach = outcome.reach.max(sum.abs());
+                lattice.offer(from, length, id, sum);
             }
             if !has_single {
-                offer(path, from, character.len_utf8(), self.rounded(sum + self.unknown_score), self.unknown);
+                let sum = library.rounded(sum + self.unknown_score);
+                outcome.reach = outcome.reach.max(sum.abs());
+                lattice.offer(from, character.len_utf8(), self.unknown, sum);
             }
         }
-        self.decide(text, decided, path, &mut unknown, out);
-        self.end_unknown(text, unknown, text.len(), out);
+        lattice.decide(decided, &mut outcome, &mut each);
+        outcome
     }
+}
 
-    /// Appends what is before the last node, and begins again after it.
-    fn decide(&self, text: &str, decided: usize, path: &mut Path, unknown: &mut Option<usize>, out: &mut Vec<u32>) {
-        let Path { nodes, tokens } = path;
-        let last = nodes.last().copied().unwrap_or(UNREACHED);
-        let mut end = nodes.len() - 1;
-        tokens.clear();
-        while let Some(node) = nodes.get(end).filter(|node| (node.start as usize) < end) {
-            tokens.push((node.start, node.id));
-            end = node.start as usize;
-        }
-        for (start, id) in tokens.iter().rev() {
-            let start = decided + *start as usize;
-            if *id == self.unknown {
-                unknown.get_or_insert(start);
-            } else {
-                self.end_unknown(text, unknown.take(), start, out);
-                out.push(*id);
-            }
-        }
-        nodes.clear();
-        nodes.push(Node { start: u32::MAX, ..last });
-    }
-
-    /// A run of unknown characters is one token, or tokens of its bytes.
-    fn end_unknown(&self, text: &str, start: Option<usize>, end: usize, out: &mut Vec<u32>) {
-        let Some(run) = start.and_then(|start| text.as_bytes().get::<Range<usize>>(start..end)) else {
-            return;
-        };
-        if self.library == Library::HuggingFace
-            && let Some(id) = self.trie.get(run)
-        {
-            out.push(id);
-            return;
-        }
-        let before = out.len();
-        if let Some(bytes) = &self.bytes {
-            out.extend(run.iter().map_while(|byte| bytes.get(usize::from(*byte)).copied().flatten()));
-        }
-        if out.len() - before != run.len() {
-            out.truncate(before);
-            out.push(self.unknown);
+impl Library {
+    #[inline]
+    fn rounded(self, sum: f64) -> f64 {
+        match self {
+            #[expect(clippy::cast_possible_truncation, reason = "the rounding of 32 bits is wanted")]
+            Self::SentencePiece => f64::from(sum as f32),
+            Self::HuggingFace => sum,
         }
     }
 }
 
-/// Of segmentations with the same sum, the one with the longest last token stays.
-#[inline]
-fn offer(path: &mut Path, from: usize, length: usize, sum: f64, id: u32) {
-    let end = from + length;
-    if path.nodes.len() <= end {
-        path.nodes.resize(end + 1, UNREACHED);
+impl Lattice {
+    /// Of segmentations with the same sum, the one with the longest last token stays.
+    #[inline]
+    fn offer(&mut self, from: usize, length: usize, id: u32, sum: f64) {
+        let end = from + length;
+        if self.nodes.len() <= end {
+            self.nodes.resize(end + 1, UNREACHED);
+        }
+        let (Some(node), Ok(start)) = (self.nodes.get_mut(end), u32::try_from(from)) else {
+            return;
+        };
+        if node.start == u32::MAX || sum > node.sum {
+            *node = Node { sum, margin: sum - node.sum, start, id };
+        } else {
+            node.margin = node.margin.min(node.sum - sum);
+        }
     }
-    if let (Some(node), Ok(start)) = (path.nodes.get_mut(end), u32::try_from(from))
-        && (node.start == u32::MAX || sum > node.sum)
-    {
-        *node = Node { sum, start, id };
+
+    /// Gives away the tokens before the last node, and begins again after it.
+    fn decide(&mut self, decided: usize, outcome: &mut Outcome, each: &mut impl FnMut(usize, u32)) {
+        let Self { nodes, tokens } = self;
+        let last = nodes.last().copied().unwrap_or(UNREACHED);
+        let mut end = nodes.len() - 1;
+        tokens.clear();
+        while let Some(node) = nodes.get(end).filter(|node| (node.start as usize) < end) {
+            outcome.margin = outcome.margin.min(node.margin);
+            tokens.push((node.start, node.id));
+            end = node.start as usize;
+        }
+        tokens.iter().rev().for_each(|(start, id)| each(decided + *start as usize, *id));
+        outcome.sum = last.sum;
+        nodes.clear();
+        nodes.push(Node { start: u32::MAX, margin: f64::INFINITY, ..last });
+    }
+}
+
+impl Output<'_> {
+    #[inline]
+    fn push(&mut self, start: usize, id: u32) {
+        if id == self.model.unknown {
+            self.unknown.get_or_insert(start);
+        } else {
+            self.end_unknown(start);
+            self.out.push(id);
+        }
+    }
+
+    /// A run of unknown characters is one token, or tokens of its bytes.
+    #[inline]
+    fn end_unknown(&mut self, end: usize) {
+        let Some(run) = self.unknown.take().and_then(|start| self.text.as_bytes().get::<Range<usize>>(start..end)) else {
+            return;
+        };
+        if self.model.library == Library::HuggingFace
+            && let Some(id) = self.model.trie.get(run)
+        {
+            self.out.push(id);
+            return;
+        }
+        let before = self.out.len();
+        if let Some(bytes) = &self.model.bytes {
+            self.out.extend(run.iter().map_while(|byte| bytes.get(usize::from(*byte)).copied().flatten()));
+        }
+        if self.out.len() - before != run.len() {
+            self.out.truncate(before);
+            self.out.push(self.model.unknown);
+        }
     }
 }
 
@@ -247,6 +322,38 @@ mod tests {
             let tokens = ids.iter().map(|id| scores[*id as usize - 1]).collect::<Vec<_>>();
             assert_eq!(tokens.iter().map(|(token, _)| *token).collect::<String>(), text);
             assert!((tokens.iter().map(|(_, score)| score).sum::<f64>() - best(&scores, &text)).abs() < 1e-9, "{text}");
+        }
+    }
+
+    #[test]
+    fn kept_words_have_the_ids_of_a_search_through_the_whole_text() {
+        let pieces = ["a", "b", "aa", "ab", "ba", "bb", "aba", "bab", "\u{2581}", "\u{2581}a", "\u{2581}b", "\u{2581}ab", "\u{2581}ba"];
+        let tokens: Vec<(&str, u32)> = pieces.into_iter().zip(1..).collect();
+        let mut state = 1_u32;
+        let mut random = |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % below
+        };
+        for library in [Library::SentencePiece, Library::HuggingFace] {
+            for _ in 0..20 {
+                // Few different scores, so that sums are nearly equal.
+                let score = |steps: u32| f64::from(-1.1_f32 - 0.3 * f32::from(u8::try_from(steps).unwrap()));
+                let scores: Vec<f64> = (0..=tokens.len()).map(|_| score(random(5))).collect();
+                let model = |ends_words| Unigram {
+                    ends_words,
+                    ..Unigram::new(Parts { tokens: tokens.clone(), scores: scores.clone(), unknown: 0, lowest: -2.3, bytes: None, library })
+                };
+                let (by_word, whole) = (model(true), model(false));
+                let mut path = Path::default();
+                for _ in 0..20 {
+                    let letters = ["a", "b", "a", "b", "\u{2581}", "c"];
+                    let text: String = (0..100 + random(4000)).map(|_| letters[random(6) as usize]).collect();
+                    let (mut kept, mut searched) = (Vec::new(), Vec::new());
+                    by_word.encode(&text, &mut path, &mut kept);
+                    whole.encode(&text, &mut Path::default(), &mut searched);
+                    assert_eq!(kept, searched);
+                }
+            }
         }
     }
 
