@@ -210,7 +210,7 @@ def difference(directory: Path, rows: Path, options: dict[str, Any]) -> str | No
         chat = rows_of(rows, sm.Tokenize(messages="m", tokenizer=ours, chat_template="{{ messages[0].content }}"))
         with_ids = None if directory.name.endswith(".model") else ours.encode_batch(TEXTS, special_in_text="id")
     except ValueError as error:
-        named = ["add_prefix_space", "split_special_tokens", "tokenizer_class"]
+        named = ["add_prefix_space", "split_special_tokens", "tokenizer_class", "`lstrip` or `rstrip`"]
         return "refused" if any(name in str(error) for name in named) else f"{type(error).__name__}: {error}"
     found = {"chat": chat, "text": ours.encode_batch(TEXTS)} | ({} if with_ids is None else {"id": with_ids})
     for mode, encoded in found.items():

@@ -205,6 +205,7 @@ class StopsOnce:
 
 
 class TestJobs:
+    @pytest.mark.slow
     def test_job_that_was_stopped_goes_on_where_it_was(self, train, root):
         def attempt(after):
             return Pipeline(
