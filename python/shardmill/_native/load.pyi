@@ -1,5 +1,5 @@
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, Protocol, final, type_check_only
 
 from shardmill._native.packing import PackColumns
 from shardmill._native.pixels import Images
@@ -20,7 +20,7 @@ __all__ = [
 
 ORDER_VERSION: int
 
-@final
+@type_check_only
 class TableColumn(Protocol):
     @property
     def id(self) -> int | None: ...
@@ -31,6 +31,7 @@ class TableColumn(Protocol):
     @property
     def parts(self) -> Sequence[TableColumn]: ...
 
+@final
 class Dataset:
     def __new__(
         cls,
