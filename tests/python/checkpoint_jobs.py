@@ -99,6 +99,15 @@ class Job:
             for id in zip(*(table[name].to_pylist() for name in table.column_names if name.startswith("id")))
         )
 
+    def done_file(self) -> Path:
+        """A file that is committed. Splits may be committed in another order than that of their files."""
+        done = self.ids()
+        return next(
+            path
+            for path in sorted(self.source.iterdir())
+            if all((id,) in done for id in pq.read_table(path)["id"].to_pylist())
+        )
+
     def assert_ids(self, expected: Counter) -> None:
         found = self.ids()
         wanted = Counter({id if isinstance(id, tuple) else (id,): count for id, count in expected.items()})

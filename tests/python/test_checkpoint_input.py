@@ -111,7 +111,7 @@ def test_files_that_were_added_are_done_and_files_that_are_gone_are_not(job):
 def test_done_file_that_is_removed_changes_nothing(job):
     expected = job.write_numbers()
     job.stop(3)
-    (job.source / "000.parquet").unlink()
+    job.done_file().unlink()
     job.run()
     job.assert_ids(expected)
 
@@ -132,8 +132,9 @@ def test_file_that_was_rewritten_after_it_was_read_stops_the_job(job):
     job.write_numbers()
     job.stop(3)
     before = job.ids()
-    job.write("000", ["new"])
-    with pytest.raises(CheckpointMismatchError, match=r"000\.parquet` changed since.*(?s:.)hint: .*reprocess"):
+    name = job.done_file().stem
+    job.write(name, ["new"])
+    with pytest.raises(CheckpointMismatchError, match=rf"{name}\.parquet` changed since.*(?s:.)hint: .*reprocess"):
         job.run()
     assert job.ids() == before
 

@@ -18,7 +18,7 @@ from .fault_proxy import Fault, access_denied, expired_token, throttled, time_sk
 
 ROWS = 3000
 #: Of an error: nothing of this may take longer, however busy the machine is. What is tried again goes on for three minutes.
-AT_ONCE_S = 30
+AT_ONCE_S = 60
 
 
 def table(start: int = 0, rows: int = ROWS) -> pa.Table:

@@ -22,6 +22,7 @@ def rows_of(dataset: Any) -> list[dict[str, Any]]:
 def test_iceberg_table_is_read_with_the_keys_of_its_catalog(bucket: Bucket, tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg")
     pytest.importorskip("sqlalchemy")
+    pytest.importorskip("s3fs")
     from pyiceberg.catalog import load_catalog
     from shardmill.integrations.iceberg import IcebergTable
 
@@ -31,6 +32,8 @@ def test_iceberg_table_is_read_with_the_keys_of_its_catalog(bucket: Bucket, tmp_
         uri=f"sqlite:///{tmp_path}/catalog.db",
         warehouse=f"s3://{bucket.name}/warehouse",
         **{
+            # pyarrow's client uploads each file in parts. The server refuses some of these uploads, and decodes keys twice.
+            "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
             "s3.endpoint": options["endpoint"],
             "s3.access-key-id": options["access_key_id"],
             "s3.secret-access-key": options["secret_access_key"],
@@ -41,8 +44,7 @@ def test_iceberg_table_is_read_with_the_keys_of_its_catalog(bucket: Bucket, tmp_
     table = catalog.create_table("db.t", schema=ROWS.schema)
     with table.update_spec() as update:
         update.add_identity("k")
-    # pyarrow's client cannot upload to keys that the server decodes.
-    table.append(ROWS.set_column(1, "k", pa.array(["a", "b", "c"])))
+    table.append(ROWS)
     table.delete("id = 2")
     dataset = IcebergTable(table)
     assert rows_of(dataset) == sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
