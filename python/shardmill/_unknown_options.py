@@ -66,7 +66,8 @@ LOADER = {
     "num_canonical_nodes": "use lanes=…",
     **dict.fromkeys(
         ("nulls", "fill_values"),
-        'use output=sm.Output("torch", nulls="fill", fill_values={"column": 0}), or nulls="mask": the policy for nulls',
+        "set the policy for nulls in the output: "
+        'output=sm.Output("torch", nulls="fill", fill_values={"column": 0}), or nulls="mask"',
     ),
     **{
         name: f"use output=sm.Output({kind}, {name}=…)"
@@ -81,7 +82,7 @@ LOADER = {
     **dict.fromkeys(("dataset", "path", "paths"), "pass the data first"),
     **dict.fromkeys(
         ("steps", "max_steps", "num_steps", "steps_per_epoch", "max_batches", "limit_batches"),
-        "iterate over loader.steps(n): the next n batches, also across epochs",
+        "iterate over loader.steps(n), which returns the next n batches, also across epochs",
     ),
     "streams": "use sm.Mixture",
     "epoch_size": "use sm.Mixture(…, epoch_rows=…)",

@@ -130,7 +130,7 @@ def test_date_makes_dated_templates_repeatable(tmp_path: Path, model: Path) -> N
     tokenizer = sm.Tokenizer(model)
     [ids] = tokens(tmp_path / "chat.parquet", model, template.read_text(), now=DATE)["tokens"]
     assert "31 Jan 2026" in tokenizer.decode(ids)
-    with pytest.raises(ValueError, match="now is a date"):
+    with pytest.raises(ValueError, match="now must be a date"):
         tokens(tmp_path / "chat.parquet", model, template.read_text(), now="yesterday")
 
 

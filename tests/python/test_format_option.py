@@ -105,7 +105,7 @@ def test_path_that_is_named_is_always_read(tmp_path: Path, format: str) -> None:
 
 def test_directory_with_files_of_another_format_only_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, ["a.jsonl", "b.jsonl"], jsonl)
-    with pytest.raises(sm.PlanError, match=r"No csv file .* those of jsonl files"):
+    with pytest.raises(sm.PlanError, match=r"No csv file .* the files there are jsonl files"):
         sm.Dataset(tmp_path, format="csv")
 
 

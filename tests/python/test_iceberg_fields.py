@@ -224,7 +224,7 @@ def test_branches_and_tags_are_read_by_name(create):
         )
     with pytest.raises(ValueError, match="no branch or tag 'x'; it has 'audit', 'first', 'main'"):
         IcebergTable(table, branch="x")
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="snapshot_id or branch, not both"):
         IcebergTable(table, branch="main", snapshot_id=1)
 
 

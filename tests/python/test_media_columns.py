@@ -135,7 +135,7 @@ def test_command_notes_that_paths_are_lost_and_compares_the_bytes(
     for format in ("mds", "webdataset"):
         assert convert(source, tmp_path / format, "--to", format, "--no-progress") == 0
         text = capsys.readouterr().err
-        assert "note: of 'image', the bytes of the files are written, and their paths are not" in text
+        assert "note: of the files in 'image', only the bytes are written, not the paths" in text
         assert "only the number of rows is compared" not in text
     assert convert(source, tmp_path / "a.array_record", "--column", "image") == 0
     assert [row["record"] for row in sm.Dataset(tmp_path / "a.array_record")] == [file["bytes"] for file in FILES]

@@ -24,7 +24,7 @@ from shardmill.errors import FormatError
 OUT_OF_PYTHON = (
     "Column `v`.* in row [0-9]+ is (outside of what Python's datetime can hold|not a whole number of microseconds)"
 )
-NO_FORM = "which has no form outside of Arrow"
+NO_FORM = "which has no equivalent outside of Arrow"
 
 
 def bounds(bits: int, *, signed: bool = True) -> list[int | None]:

@@ -43,8 +43,8 @@ const OTHERS: [(&[u8], &str); 14] = [
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"\xff\xfe", "UTF-16 text"),
     (b"\xfe\xff", "UTF-16 text"),
-    (b"\x04\x22\x4d\x18", "bytes compressed by lz4"),
-    (b"\xff\x06\0\0sNaPpY", "bytes compressed by snappy"),
+    (b"\x04\x22\x4d\x18", "bytes compressed with lz4"),
+    (b"\xff\x06\0\0sNaPpY", "bytes compressed with snappy"),
 ];
 
 impl Signature {
@@ -88,10 +88,10 @@ impl Signature {
             Self::Orc => "an ORC file",
             Self::ArrayRecord => "an ArrayRecord file",
             Self::Tar => "a tar archive",
-            Self::Compressed(Compression::Gzip) => "bytes compressed by gzip",
-            Self::Compressed(Compression::Zstd) => "bytes compressed by zstd",
-            Self::Compressed(Compression::Bzip2) => "bytes compressed by bzip2",
-            Self::Compressed(Compression::Xz) => "bytes compressed by xz",
+            Self::Compressed(Compression::Gzip) => "bytes compressed with gzip",
+            Self::Compressed(Compression::Zstd) => "bytes compressed with zstd",
+            Self::Compressed(Compression::Bzip2) => "bytes compressed with bzip2",
+            Self::Compressed(Compression::Xz) => "bytes compressed with xz",
             Self::Compressed(Compression::None) | Self::Binary => "binary data",
             Self::Other(name) => name,
             Self::Json => "JSON",

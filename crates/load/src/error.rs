@@ -22,7 +22,7 @@ pub enum Error {
     Engine(Arc<shardmill_engine::Error>),
     #[error("No file of a known format in `{paths}`")]
     UnknownFormat { paths: String },
-    #[error("No {wanted} file in `{paths}`: the names of its files are those of {found} files")]
+    #[error("No {wanted} file in `{paths}`: by their names, the files there are {found} files")]
     OtherFormat { paths: String, wanted: &'static str, found: &'static str },
     #[error("The files have several formats: {counts}; a data set has one format")]
     MixedFormats { counts: String, hint: String },
@@ -48,7 +48,7 @@ pub enum Error {
     #[error("Column `{column}` has no value in `{path}`, and its type there allows none")]
     MissingRequired { column: String, path: String },
     /// A data file of a table whose columns are found by id.
-    #[error("`{path}` has columns without field ids, and the table does not say which names they have")]
+    #[error("`{path}` has columns without field ids, and the table does not map their names to ids")]
     NoFieldIds { path: String },
     #[error("`{path}` has two columns named `{column}`")]
     DuplicateColumn { path: String, column: String },
@@ -60,7 +60,7 @@ pub enum Error {
     #[error("Column `{column}` of `{path}` cannot be delivered as {}", type_name(.wanted))]
     Cast { path: String, column: String, wanted: DataType, source: Arc<ArrowError> },
     /// A value that the common type of the files cannot hold; `row` counts in the file.
-    #[error("Row {row} of `{path}`: {value} in column `{column}` has no equal value of the type of the data set, {}", type_name(.wanted))]
+    #[error("Row {row} of `{path}`: {value} in column `{column}` cannot be converted exactly to {}, the type of the data set", type_name(.wanted))]
     Inexact { path: String, row: u64, column: String, value: String, wanted: DataType },
     #[error(transparent)]
     Columns(Arc<crate::columns::Error>),
@@ -182,7 +182,7 @@ impl Error {
                 "select columns that all files have with columns=, or use output=sm.Output(\"torch\", nulls=\"mask\"), sm.Output(\"torch\", nulls=\"fill\", fill_values={\"column\": 0}), or output=\"arrow\"",
             ),
             Self::UnknownPath { reason: PathFault::NotAStruct { data_type, .. }, .. } if data_type.is_string() => Some(
-                "if the column holds JSON text, write its fields as columns once: Map(parse) of shardmill.curate, where parse calls json.loads; then filter by the new column",
+                "if the column holds JSON text, write its fields as columns once with shardmill.curate.Map(parse), where parse calls json.loads; then filter by the new column",
             ),
             Self::LongList { .. } => Some(crate::columns::LONG_LIST),
             Self::ListLength { .. } => Some(crate::columns::LIST_LENGTH),
@@ -206,7 +206,7 @@ impl Error {
             Self::UnknownFormat { .. } | Self::UnknownContents { .. } => {
                 Some("if they are parquet, orc, csv, jsonl, arrayrecord, mds or webdataset, set format=; files of other formats are not read")
             }
-            Self::OtherFormat { .. } => Some("leave out format=; a file given as an explicit path is read in any case"),
+            Self::OtherFormat { .. } => Some("leave out format=, or pass the path of a file itself, which is always read"),
             Self::WrongContents { .. } => Some("set format= to the format of the file, or fetch the file again"),
             Self::TextShards { .. } => Some("read the csv files as a glob, such as `directory/*.csv`, or write the data as MDS or Parquet"),
             Self::SampleCount { .. } => Some("fetch the directory again: the shard and the index are from different versions"),

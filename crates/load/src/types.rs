@@ -163,7 +163,7 @@ impl Misfit {
     pub fn into_arrow(self, from: &DataType, to: &DataType) -> ArrowError {
         match self {
             Self::Value { value, .. } => {
-                ArrowError::CastError(format!("{value} of type {} has no equal value of type {}", type_name(from), type_name(to)))
+                ArrowError::CastError(format!("{value} of type {} cannot be converted exactly to {}", type_name(from), type_name(to)))
             }
             Self::Types(error) => error,
         }

@@ -33,7 +33,7 @@ pub struct SideCar {
 }
 
 /// Why an object of a store is not read.
-const UNREADABLE: &str = "no request can name its key, which starts or ends with `/`, or has a part `.` or `..` or a control character";
+const UNREADABLE: &str = "its key cannot be requested: it starts or ends with `/`, or has a part `.` or `..` or a control character";
 
 /// Names of files that accompany data sets. They are data only if they are named explicitly.
 pub const SIDE_CARS: [&str; 12] = [
@@ -194,7 +194,7 @@ fn side_car(pattern: &str, file: &str) -> Option<&'static str> {
     }
     let name = file.rsplit('/').next().unwrap_or(file);
     let is_named = pattern.rsplit('/').next() == Some(name);
-    (accompanies(name) && !is_named).then_some("files of this name accompany data and are not data")
+    (accompanies(name) && !is_named).then_some("files with this name accompany data and are not data")
 }
 
 #[cfg(test)]

@@ -55,10 +55,10 @@ impl Error {
             Self::Storage(error) => error.hint(),
             Self::LakeDirectory { lake, .. } => Some(match lake {
                 Lake::Delta => {
-                    "shardmill.integrations.delta.dataset(path) reads a version of the table; so does the list of DeltaTable(path).file_uris(), with partitioning=\"hive\" if it has partitions"
+                    "open a version of the table with shardmill.integrations.delta.dataset(path), or pass the list DeltaTable(path).file_uris(), with partitioning=\"hive\" if the table has partitions"
                 }
                 Lake::Iceberg => {
-                    "shardmill.integrations.iceberg.IcebergTable reads a snapshot of the table; files that are listed one by one are read as they are"
+                    "open a snapshot of the table with shardmill.integrations.iceberg.IcebergTable; files that are listed one by one are read as they are"
                 }
                 Lake::Hudi => {
                     "list the files of one version of the table with its library, and pass their paths; files that are listed one by one are read as they are"

@@ -23,7 +23,7 @@ pub enum Error {
     Invalid { path: String, problem: String },
     #[error("`{path}` line {line} is not valid: {}", shortened(.problem))]
     InvalidLine { path: String, line: usize, problem: String },
-    #[error("`{path}` ends or breaks at byte {offset}: {}", shortened(.problem))]
+    #[error("`{path}` ends early or is damaged at byte {offset}: {}", shortened(.problem))]
     Damaged { path: String, offset: usize, problem: &'static str },
     #[error("`{path}` has id {id} for two tokens, {} and {}", quoted(.first), quoted(.second))]
     DuplicateId { path: String, id: u64, first: String, second: String },
@@ -47,9 +47,9 @@ pub enum Error {
     UnusedOption { path: String, option: &'static str },
     #[error("special_tokens has id {id} for {}, which is the id of {}", quoted(.token), quoted(.other))]
     SpecialTokenId { token: String, id: u32, other: String },
-    #[error("special_tokens has {} with id {id}; a token has text, and an id below 2^24", quoted(.token))]
+    #[error("special_tokens has {} with id {id}; a token must have text and an id below 2^24", quoted(.token))]
     SpecialTokenOption { token: String, id: u32 },
-    #[error("pattern is \"gpt2\", \"cl100k\", \"o200k\" or a regular expression, not {}", quoted(.name))]
+    #[error("pattern must be \"gpt2\", \"cl100k\", \"o200k\" or a regular expression, not {}", quoted(.name))]
     PatternName { name: String },
     #[error("pattern does not compile, {}: {}", quoted(.pattern), shortened(.reason))]
     PatternOption { pattern: String, reason: String },
@@ -70,9 +70,9 @@ pub enum Error {
     Template { line: Option<usize>, reason: String },
     #[error("The chat template asks for the date, so its tokens would change from day to day")]
     TemplateDate,
-    #[error("now is a date such as \"2026-01-31\", not {}", quoted(.text))]
+    #[error("now must be a date such as \"2026-01-31\", not {}", quoted(.text))]
     Date { text: String },
-    #[error("The row has all noncharacters from U+FDD0 to U+FDEF, and two that it does not have must mark what an assistant writes")]
+    #[error("The row has all noncharacters from U+FDD0 to U+FDEF, but two unused ones are needed to mark what the assistant writes")]
     Noncharacters,
     /// The template works with the text inside of a generation block.
     #[error("The chat template does not tell what an assistant writes: it changes the text of a generation block")]

@@ -78,7 +78,7 @@ class Conversion:
         if not names:
             return None
         shown = ", ".join(map(repr, names))
-        self.notes.append(f"of {shown}, the bytes of the files are written, and their paths are not")
+        self.notes.append(f"of the files in {shown}, only the bytes are written, not the paths")
         first = dataset.take([0]) if len(dataset) and format == "mds" else None
         if first is not None:
             first = first.rename_columns(self._renamed.names)
@@ -257,7 +257,7 @@ def renamed_columns(names: Sequence[str], renames: Sequence[str]) -> list[str]:
                 raise OptionError(f"--rename {text!r} is not OLD=NEW")
             raise MissingColumnError(
                 f"--rename names column {text[: places[0]]!r}; the columns are {', '.join(names)}"
-                "\nhint: only columns that are written can be renamed"
+                "\nhint: rename one of these columns, or add the column to --columns"
             )
         if old in new:
             raise OptionError(f"--rename names column {old!r} twice")

@@ -38,7 +38,7 @@ _OF_SOURCES = (
 _OF_TARS = ("sample_id_field", "texts_field", "images_field", "image_member_field", "ignore_zeros")
 _REPEATS = (
     "note: without --checkpoint, --mode resume processes all inputs again; files of the same inputs are replaced, "
-    "others are kept\nhint: --checkpoint DIR skips what an earlier run with it has done"
+    "others are kept\nhint: to skip what earlier runs have done, use --checkpoint DIR in each run"
 )
 #: What `verify` and `inspect` find beside tars and Parquet.
 _TAR_ONLY = (
@@ -68,14 +68,14 @@ _TAR_ONLY = (
 @click.option(
     "--mode",
     **one_of("error", "overwrite", "resume"),
-    help="An output directory that has files: refuse it, empty it, or keep its files. Without --checkpoint, resume also "
-    "repeats all work, and replaces the files of the same inputs.",
+    help="What to do if the output directory has files: refuse it, empty it, or keep the files. Without --checkpoint, "
+    "resume repeats all work and replaces the files of the same inputs.",
 )
 @click.option(
     "--checkpoint",
     type=DIRECTORY,
     metavar="DIR",
-    help="Record in DIR what is done. The same command then continues a stopped run, and processes only new inputs.",
+    help="Record in DIR what is done. The same command then continues a stopped run and processes only new inputs.",
 )
 @click.option(
     "--on-materialize-error",
@@ -132,7 +132,7 @@ _TAR_ONLY = (
     "--report",
     type=PATH,
     metavar="DIR|FILE.html",
-    help="Write metrics.json, params.json and quarantine.jsonl to DIR, or a page for a browser to FILE.html.",
+    help="Write metrics.json, params.json and quarantine.jsonl to DIR, or an HTML page to FILE.html.",
 )
 @json_option
 @progress_option

@@ -38,7 +38,7 @@ def _quiet_option() -> click.Option:
         is_eager=True,
         expose_value=False,
         callback=_keep_quiet,
-        help="Print no summaries, notes and progress; only results, warnings and errors.",
+        help="Print only results, warnings and errors: no summaries, notes or progress.",
     )
 
 

@@ -169,7 +169,7 @@ progress_option = click.option(
     "--progress/--no-progress",
     default=True,
     callback=lambda _ctx, _parameter, value: value and not is_quiet(),
-    help="Show a bar on a terminal when it takes longer than two seconds.",
+    help="Show a progress bar on a terminal if the work takes longer than two seconds.",
 )
 
 #: Whether the result is a JSON document.

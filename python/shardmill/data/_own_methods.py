@@ -28,8 +28,8 @@ def refuse_own_rows(data: object, reader: str) -> None:
     if method := own_method(data, _OF_ROWS):
         raise OptionError(
             f"{reader} reads the files of the data set itself, so {method} would have no effect"
-            "\nhint: change batches by sm.Loader(sm.Dataset(path), transform=function), where output='rows' passes the function a list of "
-            "rows; or pass the data set to a torch DataLoader, which calls its methods for each row"
+            "\nhint: change batches with sm.Loader(sm.Dataset(path), transform=function), where output='rows' passes a list of rows "
+            "to the function; or pass the data set to a torch DataLoader, which calls its methods for each row"
         )
 
 
@@ -42,5 +42,5 @@ def refuse_own_batches(loader: object, reader: str) -> None:
     if method := own_method(loader, ["__iter__"]):
         raise OptionError(
             f"{reader} does not iterate over the loader, so {method} would have no effect"
-            "\nhint: change batches by transform=function of sm.Loader"
+            "\nhint: change batches with sm.Loader(…, transform=function)"
         )

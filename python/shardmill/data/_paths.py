@@ -25,7 +25,7 @@ def paths_of(path: Any, storage_options: Any) -> tuple[list[str], Any]:
     """
     if any(isinstance(part, ArrowRows) for part in (path if isinstance(path, list | tuple) else [path])):
         raise OptionError(
-            "the path must be a string, a Path, or a list of these, not a data set that is open already"
+            "the path must be a string, a Path, or a list of these, not a data set that is already open"
             "\nhint: pass the data set to sm.Loader, or several to sm.Mixture"
         )
     if hasattr(path, "__arrow_c_stream__") or hasattr(path, "__dataframe__"):

@@ -53,8 +53,8 @@ def warn_of_nothing(places: int, needed: int, what: str) -> None:
 def warn_of_restart(epoch: int, consumed: int, what: str) -> None:
     """Warn that a pass repeats batches of an epoch, because an earlier pass was left in the middle."""
     warn_caller(
-        f"this pass starts epoch {epoch} again, because the last one was left after {consumed:,} {what}: the same batches come again\n"
-        "hint: loader.steps(n) iterates over the next n batches instead, and continues into the following epochs"
+        f"this pass starts epoch {epoch} again and repeats batches, because the last pass was left after {consumed:,} {what}\n"
+        "hint: iterate over loader.steps(n) for the next n batches; it continues into the following epochs"
     )
 
 

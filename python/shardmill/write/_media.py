@@ -80,7 +80,7 @@ def without_bytes(row: int, column: str, path: str) -> FormatError:
     """Return the error for a row that names a file without its bytes."""
     return FormatError(
         f"row {row} has a path in column {column!r}, {path!r}, but not the bytes of the file"
-        "\nhint: embed the files first, such as with datasets.table.embed_table_storage"
+        "\nhint: embed the files first, for example with datasets.table.embed_table_storage"
     )
 
 

@@ -19,7 +19,7 @@ pub(crate) enum ObjectError {
     Nanoseconds { column: String, row: usize, count: i64 },
     #[error("Column `{column}` has the time zone `{zone}`, which is unknown to Python")]
     Zone { column: String, zone: String },
-    #[error("Column `{column}` holds {}, which has no form outside of Arrow", type_name(.data_type))]
+    #[error("Column `{column}` holds {}, which has no equivalent outside of Arrow", type_name(.data_type))]
     Unsupported { column: String, data_type: arrow_schema::DataType },
     #[error("Failed to read column `{column}`")]
     Arrow { column: String, source: arrow_schema::ArrowError },

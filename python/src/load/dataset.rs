@@ -66,7 +66,7 @@ impl PyDataset {
             None => None,
             Some("below") => Some(HiveKeys::Below),
             Some("path") => Some(HiveKeys::Path),
-            Some(other) => return Err(PyShardmillError::option(&format!("hive keys are 'below' or in the 'path', not {other:?}")).into()),
+            Some(other) => return Err(PyShardmillError::option(&format!("hive keys must be 'below' or 'path', not {other:?}")).into()),
         };
         let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
         let options = DatasetOptions {

@@ -64,7 +64,7 @@ def test_names_say_which_members_are_documents_and_the_other_ones_are_counted(ru
             )
             if warning == "beside":
                 is_counted = list(warned) == [
-                    "members (.json) beside the document of a shorter name, without `texts` and `images`"
+                    "members (.json) next to a document with a shorter name, without `texts` and `images`"
                 ]
             if sorted(ids(outcome)) != sorted(documents) or not is_counted or outcome.report.quarantined:
                 wrong.append((order, ids(outcome), warned, outcome.report.quarantined))
@@ -106,7 +106,7 @@ def test_compressed_document_has_a_limit_and_damage_is_quarantined(run_tar: Any)
     assert ids(outcome) == ["c"]
     reasons = {item["member"]: item["reason"] for item in outcome.report.quarantined}
     assert "max_decoded_bytes" in reasons["a.json.gz"] and "gzip stream ends early" in reasons["b.json.gz"]
-    assert "compressed by bzip2, which cannot be read" in reasons["d.json"]
+    assert "compressed with bzip2, which cannot be read" in reasons["d.json"]
 
 
 def test_keys_are_searched_in_documents_only(tmp_path: Path) -> None:
@@ -157,10 +157,10 @@ def test_bzip2_and_xz_are_refused_by_name_by_both_readers(tmp_path: Path) -> Non
         directory.mkdir(parents=True)
         (directory / name).write_bytes(body)
         for path in (directory, directory / name):
-            with pytest.raises(sm.FormatError, match=f"compressed by {codec}, which cannot be read"):
+            with pytest.raises(sm.FormatError, match=f"compressed with {codec}, which cannot be read"):
                 sm.Dataset(path)
             (item,) = curate(from_tar(path), to=tmp_path / "out", mode="overwrite").report.quarantined
-            assert item["is_shard"] and f"compressed by {codec}, which cannot be read" in item["reason"]
+            assert item["is_shard"] and f"compressed with {codec}, which cannot be read" in item["reason"]
 
 
 def links_tar(path: Path, members: list[tuple[str, bytes | tuple[bytes, str]]], mode: str = "w") -> Path:
@@ -225,7 +225,7 @@ def test_links_that_lead_nowhere_are_errors_of_their_rows_and_documents_are_quar
     assert ["hard link to `x.png`" in errors[0], "outside of the archive" in errors[1]] == [True, True]
     (item,) = outcome.report.quarantined
     assert item["member"] == "lost.json" and "not an earlier member" in item["reason"]
-    assert outcome.report.warnings["a link that leads to no file of its archive"] == 5
+    assert outcome.report.warnings["a link that does not point to a file of its archive"] == 5
     assert not verify(path)[0].is_valid
 
 

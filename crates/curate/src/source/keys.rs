@@ -161,7 +161,7 @@ fn unpacked(compression: Compression, stored: &[u8], member: &Member, limit: Dec
         Ok(_) => Ok(content.bytes),
         Err(TarError::WriteInflated { .. }) => {
             let (name, limit) = (&member.name, limit.bytes());
-            Err(format!("member `{name}` has more bytes once it is decompressed than max_decoded_bytes, which is {limit}; {}", TooLarge::HINT))
+            Err(format!("member `{name}` is larger after decompression than max_decoded_bytes, which is {limit}; {}", TooLarge::HINT))
         }
         Err(error) => Err(format!("broken JSON: {error}")),
     }

@@ -258,12 +258,10 @@ pub(crate) fn warn_of_unnamed<'a>(members: impl Iterator<Item = &'a Member>, key
         let text = match kind {
             Role::Foreign | Role::Hidden => format!("hidden members ({ending}) that no document names"),
             Role::Document { .. } => {
-                format!("members ({ending}) beside the document of a shorter name, without `{}` and `{}`", keys.texts_field, keys.images_field)
+                format!("members ({ending}) next to a document with a shorter name, without `{}` and `{}`", keys.texts_field, keys.images_field)
             }
             Role::Other if matches!(lower.as_str(), ".jsonl" | ".ndjson") => {
-                format!(
-                    "members ({ending}) that no document names; a document is one JSON object in a member of its own, so split them into such members"
-                )
+                format!("members ({ending}) that no document names; a document is one JSON object in a separate member, so split these members")
             }
             Role::Other => format!("members ({ending}) that no document names"),
         };

@@ -123,7 +123,7 @@ fn quarantine_damage(archive: &Archive, options: &WebDatasetOptions, context: &m
         if options.keys.stem_of(member).is_some() {
             context.quarantine(of_member(archive, member, fault.to_string()))?;
         } else {
-            context.report.warn("a link that leads to no file of its archive");
+            context.report.warn("a link that does not point to a file of its archive");
         }
     }
     Ok(())

@@ -31,7 +31,9 @@ pub enum Error {
     #[error("Column `{column}` of `{path}` has a value in row {row} that {} cannot hold: {value}", type_name(.data_type))]
     Value { path: String, column: String, row: u64, data_type: DataType, value: String },
     /// orc-rust would return other times, and they are corrected only where the writer was in UTC.
-    #[error("Column `{column}` in stripe {stripe} of `{path}` has times with a fraction below zero in another zone than UTC, which is not supported")]
+    #[error(
+        "Column `{column}` in stripe {stripe} of `{path}` has times with a negative fraction of a second in a time zone other than UTC, which is not supported"
+    )]
     NegativeFraction { path: String, stripe: usize, column: String },
     /// The decoder panicked.
     #[error("Stripe {stripe} of `{path}` cannot be read: the decoder failed on damaged data")]

@@ -23,7 +23,7 @@ pub enum Error {
     /// The stored Arrow schema has a type that Arrow does not specify, or only a later version of it.
     #[error("Column `{column}` of `{path}` is {data_type}, which is not supported")]
     UnknownType { path: String, column: String, data_type: String },
-    #[error("Schema of `{path}` has no equal in Arrow: {source}")]
+    #[error("Schema of `{path}` has no equivalent in Arrow: {source}")]
     Schema { path: String, source: ParquetError },
     /// Rows before it were delivered.
     #[error("Column `{column}` of `{path}` has a value in row {row} that {} cannot hold: {value}", type_name(.data_type))]
@@ -67,10 +67,12 @@ impl Error {
         match self {
             Self::Footer { .. } => Some("the writer was probably not closed, or this is not a Parquet file"),
             Self::DamagedFooter { .. } => Some("the file is damaged; fetch it again from its source"),
-            Self::Encrypted { .. } => Some("decrypt the file first, as with pyarrow and its keys"),
-            Self::EncryptedColumn { .. } => Some("read the other columns with columns=[…], or decrypt the file first, as with pyarrow and its keys"),
+            Self::Encrypted { .. } => Some("decrypt the file first, for example with pyarrow and its keys"),
+            Self::EncryptedColumn { .. } => {
+                Some("read the other columns with columns=[…], or decrypt the file first, for example with pyarrow and its keys")
+            }
             Self::UnknownType { .. } | Self::Schema { .. } => {
-                Some("write the file again with another type of the column, such as a decimal or a string")
+                Some("write the file again with another type for the column, such as a decimal or a string")
             }
             Self::Value { .. } => Some("read the other columns with columns=[…], or write the file again with a type that holds the value"),
             Self::TooLarge(_) => Some(TooLarge::HINT),

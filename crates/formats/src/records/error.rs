@@ -21,7 +21,7 @@ pub enum Error {
     InvalidUtf8 { path: String, line: u64, column: String },
     #[error("Line {line} of `{path}`: a record of {len} bytes is too long")]
     RecordTooLong { path: String, line: u64, len: u64 },
-    #[error("Column `{column}` cannot be {} in a file of {format}", type_name(.data_type))]
+    #[error("Column `{column}` cannot be {} in a {format} file", type_name(.data_type))]
     UnsupportedType { column: String, data_type: DataType, format: &'static str },
     /// The records differ from those counted when the file was opened.
     #[error("`{path}` changed after it was opened: {found} rows after byte {offset}, expected {expected}")]
@@ -68,7 +68,7 @@ pub enum Error {
     /// A stream that is damaged, or ends early.
     #[error("`{path}` cannot be decompressed after {unpacked} bytes: {source}")]
     Unpack { path: String, unpacked: u64, source: io::Error },
-    #[error("`{path}` is compressed by {compression}, which cannot be read")]
+    #[error("`{path}` is compressed with {compression}, which cannot be read")]
     Compression { path: String, compression: Compression },
 }
 

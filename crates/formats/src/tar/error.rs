@@ -59,7 +59,7 @@ pub enum TarError {
     WriteInflated { inflated: u64, source: io::Error },
 
     /// A compression that is recognized but not read.
-    #[error("The stream is compressed by {compression}, which cannot be read")]
+    #[error("The stream is compressed with {compression}, which cannot be read")]
     Compression { compression: Compression },
 }
 

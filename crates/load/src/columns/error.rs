@@ -12,7 +12,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No tensor, array or Python object can represent it.
-    #[error("Column `{column}` is {}, which has no form outside of Arrow", type_name(.data_type))]
+    #[error("Column `{column}` is {}, which has no equivalent outside of Arrow", type_name(.data_type))]
     Unsupported { column: String, data_type: DataType },
     #[error("Column `{column}` is nested deeper than {limit} levels")]
     Depth { column: String, limit: usize },

@@ -153,12 +153,12 @@ fn choose(format: Format, candidates: Vec<Candidate>, found: &mut Found, paths: 
             Some(own) if own == format => found.files.push(candidate.file),
             None if !with_extension.contains(&candidate.path) => found.files.push(candidate.file),
             None => {
-                let reason = format!("its name has no extension of {0} files, and the directory has {0} files", format.name());
+                let reason = format!("its name does not have the extension of {0} files, and other files of the directory do", format.name());
                 found.leave_out(candidate.file.path, reason);
             }
             Some(own) => {
                 other.get_or_insert(own);
-                found.leave_out(candidate.file.path, format!("its name is that of a {} file, and format=\"{}\" is set", own.name(), format.name()));
+                found.leave_out(candidate.file.path, format!("its name is that of a {} file, but format=\"{}\" is set", own.name(), format.name()));
             }
         }
     }

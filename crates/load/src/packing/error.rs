@@ -46,7 +46,7 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NotTokens { data_type, .. } if data_type.is_string() => Some(
-                "texts are tokenized first: sm.Loader(sm.Dataset(path, tokenize=sm.Tokenize(\"text\", tokenizer=…)), packing=sm.Packing(\"tokens\", length=…)); any other column of texts is left out with columns=",
+                "tokenize the texts first: sm.Loader(sm.Dataset(path, tokenize=sm.Tokenize(\"text\", tokenizer=…)), packing=sm.Packing(\"tokens\", length=…)); leave out any other column of texts with columns=",
             ),
             Self::NotTokens { .. } => {
                 Some("a pack holds the tokens of several rows, so it has no place for one value per row; leave the column out with columns=")

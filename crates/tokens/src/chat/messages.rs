@@ -36,7 +36,7 @@ fn prepared_message(turn: usize, message: &Json) -> Result<Message> {
     let parts = entries.get("content").and_then(Json::as_array).into_iter().flatten();
     for part in parts {
         if let Some(kind) = part.get("type").and_then(Json::as_str).filter(|kind| MEDIA.contains(kind)) {
-            return invalid(&format!("has a part of type {}, and only text has tokens", quoted(kind)));
+            return invalid(&format!("has a part of type {}, but only text can be encoded", quoted(kind)));
         }
     }
     let reasoning = REASONING.into_iter().find_map(|name| entries.get(name).filter(|reasoning| !reasoning.is_null())).map(value);

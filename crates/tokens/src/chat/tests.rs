@@ -84,7 +84,7 @@ fn invalid_message_is_named() {
         (json!(null), "The messages are not a list"),
         (json!(["x"]), "Message 0 is not an object"),
         (json!([{"role": "user"}, {"role": null}]), "Message 1 has no role"),
-        (json!([{"role": "user", "content": [{"type": "image"}]}]), "Message 0 has a part of type \"image\", and only text has tokens"),
+        (json!([{"role": "user", "content": [{"type": "image"}]}]), "Message 0 has a part of type \"image\", but only text can be encoded"),
     ];
     for (messages, expected) in cases {
         assert_eq!(reason(rendered("", messages)), expected);

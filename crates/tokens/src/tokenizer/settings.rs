@@ -137,7 +137,7 @@ impl Settings {
             let next = next_id(added, size);
             let own = known(&token.content);
             if own.is_none() && next != *id {
-                let problem = format!("token {} has id {id}, and as the next one of the tokenizer it gets {next}", quoted(&token.content));
+                let problem = format!("token {} has id {id}, but the next id of the tokenizer is {next}", quoted(&token.content));
                 return Err(invalid(file, problem));
             }
             push(added, token, own.unwrap_or(next), &mut changes);
@@ -188,7 +188,7 @@ impl Settings {
                 _ => steps.iter().find_map(|step| flag(step, "handle_chinese_chars")),
             };
             if found.is_some_and(|found| found != *wanted) {
-                return Err(self.refused(&format!("{key}: {wanted}"), "the normalizer of the tokenizer.json does otherwise"));
+                return Err(self.refused(&format!("{key}: {wanted}"), "the normalizer of the tokenizer.json behaves differently"));
             }
         }
         Ok(())
@@ -306,7 +306,7 @@ fn with_flags(path: &str, entries: &Map<String, Value>) -> Result<Vec<Declared>>
     for (key, value) in entries {
         let content = value.get("content").and_then(Value::as_str);
         let (Ok(id), Some(content)) = (key.parse::<u32>(), content) else {
-            return Err(invalid(path, format!("entry {} of added_tokens_decoder is not an id and an object with content", quoted(key))));
+            return Err(invalid(path, format!("entry {} of added_tokens_decoder is not an id with an object that has content", quoted(key))));
         };
         let token = flagged(content, value, false);
         tokens.extend((!content.is_empty()).then(|| Declared { file: path.to_owned(), id, token }));

@@ -345,7 +345,10 @@ fn ranks_need_a_pattern_and_special_tokens() {
     let message = |tokenizer: Result<Tokenizer>| tokenizer.err().map_or_else(|| "no error".to_owned(), |error| error.to_string());
     assert_eq!(message(ranks(&lines, None, Some(&[]))), "`a.tiktoken` does not contain its pattern");
     assert_eq!(message(ranks(&lines, Some("o200k"), None)), "`a.tiktoken` does not contain its special tokens");
-    assert_eq!(message(ranks(&lines, Some("p50k"), Some(&[]))), "pattern is \"gpt2\", \"cl100k\", \"o200k\" or a regular expression, not \"p50k\"");
+    assert_eq!(
+        message(ranks(&lines, Some("p50k"), Some(&[]))),
+        "pattern must be \"gpt2\", \"cl100k\", \"o200k\" or a regular expression, not \"p50k\""
+    );
     assert_eq!(message(ranks(&lines, Some("gpt2"), Some(&[("x", 256)]))), "special_tokens has id 256 for \"x\", which is the id of \"ab\"");
     let cases = [
         ("!!! 257\n", "`a.tiktoken` line 258 is not valid: its token is not base64: "),
@@ -404,12 +407,15 @@ fn setting_of_a_directory_that_is_not_applied_is_refused_by_name() {
     let long = "a".repeat(70_000);
     for (config, expected) in [
         (json!({"add_prefix_space": true}), "has add_prefix_space: true, which is not supported: the tokenizer.json puts no space before a text"),
-        (json!({"do_lower_case": true}), "has do_lower_case: true, which is not supported: the normalizer of the tokenizer.json does otherwise"),
+        (json!({"do_lower_case": true}), "has do_lower_case: true, which is not supported: the normalizer of the tokenizer.json behaves differently"),
         (json!({"added_tokens_decoder": []}), "is not valid: added_tokens_decoder is not an object"),
-        (json!({"added_tokens_decoder": {"x": {}}}), "is not valid: entry \"x\" of added_tokens_decoder is not an id and an object with content"),
+        (
+            json!({"added_tokens_decoder": {"x": {}}}),
+            "is not valid: entry \"x\" of added_tokens_decoder is not an id with an object that has content",
+        ),
         (
             json!({"added_tokens_decoder": {"300": {"content": "<new>"}}}),
-            "is not valid: token \"<new>\" has id 300, and as the next one of the tokenizer it gets 261",
+            "is not valid: token \"<new>\" has id 300, but the next id of the tokenizer is 261",
         ),
         (json!({"eos_token": long}), "is not valid: added token \"aaaa"),
     ] {

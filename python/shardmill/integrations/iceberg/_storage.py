@@ -74,7 +74,7 @@ def literal_path(path: str) -> str:
     if scheme not in _SCHEMES:
         raise NotImplementedError(
             f"{path}: data files on {scheme}:// are not supported"
-            "\nhint: copy the table to a local directory, or to a store of S3, Google or Azure"
+            "\nhint: copy the table to a local directory, or to S3, Google Cloud Storage or Azure"
         )
     return f"{_SCHEMES[scheme]}:{rest}"
 
@@ -103,7 +103,7 @@ def store_options(path: str, properties: Mapping[str, Any], table: str) -> Stora
         if properties.get(name):
             raise NotImplementedError(
                 f"the catalog of {table} sets {name}, which is not supported"
-                "\nhint: give the catalog the keys of the store, or a profile"
+                "\nhint: set the keys of the store, or a profile, in the catalog"
             )
     values = {
         option: next((properties[name] for name in names if properties.get(name) not in (None, "")), None)

@@ -69,7 +69,7 @@ class IcebergTable(TableFiles):
     ) -> None:
         condition = None if filter is None else expression_of(filter)
         if branch is not None and snapshot_id is not None:
-            raise OptionError("snapshot_id and branch exclude each other")
+            raise OptionError("set snapshot_id or branch, not both")
         opened = _table(table, catalog_config)
         plan = planned(opened, condition, scan_filter, snapshot_id if branch is None else snapshot_of(opened, branch))
         self._open(plan, None if columns is None else list(columns), condition, threads)

@@ -16,7 +16,7 @@ pub enum Error {
     /// An archive truncated between two members looks like a smaller one, except for its end.
     #[error("`{path}` {end}")]
     NoEnd { path: String, end: ArchiveEnd },
-    #[error("`{path}` is compressed by {compression}, which cannot be read")]
+    #[error("`{path}` is compressed with {compression}, which cannot be read")]
     Compression { path: String, compression: Compression },
     /// Two members of a sample belong to the same column.
     #[error("Member `{member}` of `{path}`, at byte {offset}, repeats the extension `{extension}` of its sample{}", earlier(.first))]

@@ -129,7 +129,7 @@ impl Class {
             Some(_) if settings.is_generic() => Self::Generic,
             Some(_) if settings.is_llama() => Self::Llama,
             Some(class) => {
-                let reason = "it makes another tokenizer of the .model than SentencePiece does";
+                let reason = "it builds a different tokenizer from the .model than SentencePiece does";
                 return Err(settings.refused(&format!("tokenizer_class: {}", quoted(&class)), reason));
             }
         };
