@@ -18,7 +18,7 @@ def index_of(value: Any) -> int | None:
         >>> index_of(np.int8(3)), index_of(True), index_of(np.True_), index_of("3")
         (3, None, None, None)
     """
-    # Booleans of torch, and of NumPy before 2.3, have an index.
+    # Booleans of torch, and of NumPy before 2.3, define `__index__`.
     if isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool"):
         return None
     try:
@@ -120,7 +120,7 @@ def checked_unicode(what: str, text: str) -> str:
 
 
 def row_at(index: SupportsIndex, rows: int) -> int:
-    """Return the row of an index, which counts from the end if it is negative.
+    """Return the row at an index. A negative index counts from the end.
 
     Raises:
         IndexError: If there is no such row.

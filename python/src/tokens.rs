@@ -10,7 +10,7 @@ use shardmill_tokens::{Error, MAX_FILE_BYTES, Options, Sources, SpecialInText, T
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Shorter texts are encoded at once.
+/// The encoding of shorter texts is not interruptible.
 const LEAST_STOPPABLE_BYTES: usize = 1 << 18;
 
 const IDS_BETWEEN_SIGNALS: usize = 1 << 20;
@@ -184,7 +184,7 @@ impl PyTokenizer {
     }
 }
 
-/// Runs `work` on texts with this many bytes in all. With long texts, Ctrl-C takes effect at once, and the work ends on its own soon after.
+/// Runs `work` on texts with this many bytes in total. With long texts, Ctrl-C takes effect immediately, and the work ends on its own soon after.
 fn stoppable<T: Send + 'static>(
     py: Python<'_>,
     bytes: usize,
@@ -196,7 +196,7 @@ fn stoppable<T: Send + 'static>(
     interruptible(py, move |cancel| work(&|| cancel.is_cancelled()))
 }
 
-/// Long lists are made in parts.
+/// Long lists are built in parts, between which signals are handled.
 fn list_of<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
     let mut parts = ids.chunks(IDS_BETWEEN_SIGNALS);
     let list = PyList::new(py, parts.next().unwrap_or_default())?;

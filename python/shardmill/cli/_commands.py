@@ -25,7 +25,7 @@ from shardmill.cli._options import with_options
 from shardmill.errors import Error, OptionError
 from shardmill.storage._paths import refuse_surrogates
 
-#: What the script of a shell sets to ask for completions.
+#: The variable that the completion script of a shell sets.
 _COMPLETION = "_SHARDMILL_COMPLETE"
 
 _COMMANDS = {
@@ -144,7 +144,7 @@ with_quiet(shardmill)
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     if instruction := os.environ.get(_COMPLETION):
-        # A shell asks what may come next. The answer is bytes, and contains no data.
+        # A shell asks for completions. The answer is bytes, and contains no values of a data set.
         return shell_complete(shardmill, {}, "shardmill", _COMPLETION, instruction)
     # Python has no stream for one that the shell closed, by >&- or 2>&-.
     stdout, stderr = sys.stdout, sys.stderr if sys.stderr is not None else StringIO()

@@ -102,7 +102,7 @@ class Conversion:
         """Return the columns that both sides have in common."""
         if self._held is None:
             return batch
-        # Files of the extension of a column may not occur, and then it is not read back.
+        # If no file has the extension of a column, the column is not read back.
         arrays = [
             self._cast(batch.column(name), data_type)
             if name in batch.schema.names
@@ -179,11 +179,11 @@ class Conversion:
         from shardmill import Dataset, col
         from shardmill.data._dataset import _reopened
 
-        # The condition is for the rows of SRC, and so are its names.
+        # The condition applies to the rows of SRC, so it uses the names in SRC.
         for field, written in zip(self._dataset.schema, self._renamed.names, strict=True):
             if not field.nullable:
                 continue
-            # A null of a struct is a null of its fields.
+            # In a null struct, all fields are null.
             is_media = self._media is not None and written in self._media.columns
             name = f"{field.name}.bytes" if is_media and self._pa.types.is_struct(field.type) else field.name
             condition = col(name).is_null()
@@ -238,7 +238,7 @@ class Conversion:
 
 
 def renamed_columns(names: Sequence[str], renames: Sequence[str]) -> list[str]:
-    """Return the names of columns after renames such as ``["old=new"]``, all of which apply to the given names.
+    """Return the names of columns after renames such as ``["old=new"]``. Each rename refers to the given names.
 
     Raises:
         ValueError: If a column does not exist or is renamed twice, or if two columns would have one name.
@@ -249,7 +249,7 @@ def renamed_columns(names: Sequence[str], renames: Sequence[str]) -> list[str]:
     """
     new: dict[str, str] = {}
     for text in renames:
-        # A name may have an equals sign too.
+        # A name may contain an equals sign.
         places = [place for place, mark in enumerate(text) if mark == "="]
         old = next((text[:place] for place in places if text[:place] in names), None)
         if old is None:

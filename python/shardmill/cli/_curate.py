@@ -200,7 +200,7 @@ def _check(options: dict[str, Any]) -> None:
     if options["compression"] and options["sink_format"] != "parquet":
         raise click.UsageError("--compression requires --to parquet; tars are written uncompressed")
     if _is_page(options["report"]):
-        # Not after hours of work.
+        # So that a missing extra fails now, and not after hours of work.
         from shardmill.curate._templates import environment
 
         environment("curate/_page", extra="report")

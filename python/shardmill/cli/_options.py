@@ -21,7 +21,7 @@ from shardmill.storage._paths import is_remote
 
 
 class Place(click.ParamType):
-    """A path or URL, as it was typed. The shell completes names of files, or only of directories."""
+    """A path or URL, as it was typed. The shell completes names of files, or of directories only."""
 
     name = "path"
 
@@ -33,7 +33,7 @@ class Place(click.ParamType):
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-        """Leave names to the shell."""
+        """Leave the completion of names to the shell."""
         return [CompletionItem(incomplete, type=self._kind)]
 
 

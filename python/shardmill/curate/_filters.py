@@ -27,7 +27,7 @@ from shardmill.expressions import Expression, Value, expression_of
 class AspectRatioFilter:
     """Keep images with ``min <= width / height <= max``, according to their headers.
 
-    Width and height are those of the image as it is seen: turned as its EXIF or XMP says.
+    Width and height are those of the image as displayed, with the orientation of EXIF or XMP applied.
     Images whose size is not known are dropped, and counted as ``image header unreadable``.
 
     Args:
@@ -254,7 +254,7 @@ class ImageStage:
 class QRCodeFilter(ImageStage):
     """Keep images in which QR codes cover less than ``threshold`` of the area.
 
-    Images are turned as their EXIF or XMP says. Images that cannot be decoded are dropped. If the detector fails or finds nothing, the image
+    The orientation of EXIF or XMP is applied. Images that cannot be decoded are dropped. If the detector fails or finds nothing, the image
     is kept. Requires ``shardmill[images]``.
 
     Args:
@@ -400,9 +400,9 @@ class ReencodeImages:
     """Store each image in another codec, upright and at most ``max_side`` large.
 
     An image that is already stored in this codec, is upright, and is not larger than ``max_side`` keeps its bytes. This is decided by its
-    header; ``quality`` does not matter, because encoding it again would only lose quality. All other images are decoded, turned as their EXIF
-    or XMP says, and encoded without metadata. A PNG, TIFF, WebP or AVIF that stays in its codec keeps its alpha; otherwise, transparent pixels
-    are composited on white. Larger images are resized with Lanczos; images are never enlarged.
+    header; ``quality`` does not matter, because encoding it again would only lose quality. All other images are decoded, turned upright by
+    EXIF or XMP, and encoded without metadata. A PNG, TIFF, WebP or AVIF that stays in its codec keeps its alpha; otherwise, transparent
+    pixels are composited on white. Larger images are resized with Lanczos; images are never enlarged.
 
     JPEG and PNG are written natively. The bytes of a JPEG equal those of ``save(format="JPEG", quality=quality)`` of Pillow for the same pixels;
     grayscale images stay grayscale. Other codecs require ``shardmill[images,arrow]``.

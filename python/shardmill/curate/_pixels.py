@@ -75,7 +75,7 @@ def opened(payload: bytes) -> Any | None:
 
 
 def turn_upright(image: Any) -> None:
-    """Turn an image in place as its EXIF or XMP says; records that cannot be read turn nothing."""
+    """Apply the orientation of EXIF or XMP to an image in place; records that cannot be read are ignored."""
     from PIL import ImageOps
 
     # Pillow's parsers raise nearly any exception on damaged records; damaged pixels fail again when they are used.

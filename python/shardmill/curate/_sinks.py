@@ -26,9 +26,9 @@ class Sink:
     Args:
         path: the output directory.
         mode: what happens to an output directory that has files. ``"error"`` rejects it, ``"overwrite"`` empties it when the run starts,
-            ``"resume"`` keeps its files, processes all inputs again and replaces the files of the same inputs. If an input cannot be
-            read any more, its earlier file stays, with a warning in the report. Only a ``checkpoint`` of the pipeline skips what is done;
-            with a matching one, the job continues in any mode.
+            ``"resume"`` keeps its files, processes all inputs again and replaces the files of the same inputs. If an input can no longer
+            be read, its earlier file stays, with a warning in the report. Only a ``checkpoint`` of the pipeline skips finished work; with
+            a matching checkpoint, the job continues in any mode.
         materialize_on_write: fetch image bytes that no stage has fetched before.
         on_materialize_error: what happens to a row whose image cannot be read. ``"raise"`` stops the run, ``"warn"`` keeps the row without
             bytes, ``"drop_row"`` removes it, ``"drop_sample"`` removes its document. If the store does not respond or rejects the

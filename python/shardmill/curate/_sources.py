@@ -133,8 +133,8 @@ class WebDatasetSource(Source):
     Args:
         path: see ``Source``, also for all other arguments that are not listed here.
         fields: JSON keys to copy to columns; all by default.
-        per_image_fields: keys whose lists have one value per image. A list that no option names stays whole, and keeps the values of
-            images that are dropped; ``Report.warnings`` names such lists.
+        per_image_fields: keys whose lists have one value per image. A list that no option names is stored as a whole, and keeps the values
+            of dropped images; ``Report.warnings`` names such lists.
         per_text_fields: keys whose lists have one value per text. A key in both options has one value per text and
             image, in reading order.
         sample_id_field: key of the document's id; by default, the id is the member's name without its extension.
@@ -142,7 +142,8 @@ class WebDatasetSource(Source):
         images_field: key of the list of images.
         image_member_field: key that names the member, for entries without a member name.
         json_extensions: extensions of the members that are documents, in lower or upper case. An extension that ends with ``.json`` also matches
-            with ``.gz`` or ``.zst`` after it. Hidden names are not documents, nor is ``X.Y.json`` beside ``X.json`` without texts and images.
+            with ``.gz`` or ``.zst`` after it. Hidden members are not documents. ``X.Y.json`` next to ``X.json`` is a document only if it has
+            one of the lists, texts or images.
         image_extensions: extensions that are tried for the document's own image, with or without the dot.
         ignore_zeros: read past the zeros that end an archive, like ``tar -i``, for archives joined with ``cat``. By default,
             bytes after the end are quarantined.

@@ -81,7 +81,7 @@ def media_bytes(value: Any) -> bytes:
     """Return the bytes of a file within a row.
 
     Raises:
-        TypeError: If it has none.
+        TypeError: If it has no bytes.
     """
     content = value["bytes"]
     if not isinstance(content, bytes):

@@ -59,14 +59,15 @@ class Dataset(ArrowRows):
     ``LICENSE``, checksums such as ``*.crc`` and ``*.sha256``, ``*.idx``, ``*~``, ``*.bak``, ``*.tmp``, ``*.swp``, and the ``.meta`` files of
     MosaicML Streaming. If the name does not identify the format, the first bytes do: Parquet, ORC, ArrayRecord and tar are recognized. Other
     files of unknown format, and ``.json`` files next to files of another format, are skipped with a warning. ``skipped`` lists all of them.
-    A file given as an explicit path is always read. The directory of a Delta, Iceberg or Hudi table is an error, see ``shardmill.integrations``.
+    A file given as an explicit path is always read. The directory of a Delta, Iceberg or Hudi table is an error; see ``shardmill.integrations``.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these; or an fsspec file system, whose files are all read.
         format: ``"parquet"``, ``"orc"``, ``"csv"``, ``"json"`` or ``"jsonl"`` (both newline-delimited JSON, or one JSON array of objects),
             ``"arrayrecord"``, whose rows have one binary column, ``record``, ``"mds"`` or ``"webdataset"``; by default, inferred from the file
-            names. Of a directory or a glob, the files with an extension of the format are read, or, if there is none, those with an
-            unknown or no extension. Of a directory with an ``index.json`` of MDS shards, these are read in its order and checked against it.
+            names. From a directory or a glob, the files with an extension of the format are read; if there are none, the files
+            with an unknown extension or without one. If a directory has an ``index.json`` of MDS shards, the shards are read in its order and
+            checked against it.
             Samples of WebDataset tars become rows with ``__key__`` and one column per extension, in byte order. The last part of the extension
             sets the type: ``txt``, ``text`` and ``transcript`` are strings, ``cls``, ``cls2``, ``class``, ``count``, ``index``, ``inx`` and
             ``id`` are integers, ``json`` and ``jsn`` are JSON, which is decoded in rows and dicts, and all others are bytes. Pickles stay bytes.
@@ -80,7 +81,8 @@ class Dataset(ArrowRows):
         filter: an expression such as ``sm.col("label") == 0``, a string such as ``"label = 0"``, or a list of ``(column, op, value)``. It may
             use any column of the files, and paths into structs.
         storage_options: options for the object store of remote paths, see ``shardmill.storage.configure``. Pickles do not contain secrets.
-        partitioning: ``"hive"`` adds columns from ``key=value`` directories below a directory, or in the paths of a file or a list as given.
+        partitioning: ``"hive"`` adds columns from ``key=value`` directories: those below a directory or a glob, or all in the path of a
+            file, or of each file of a list, as given.
         schema: Arrow schema of CSV and JSONL files; by default, inferred from the start of every file, and from later values that change
             a type. A JSONL field that the given schema lacks is ignored. Other formats contain their schema.
         errors: what happens to files that cannot be opened, and to lines of CSV and JSONL files that cannot be read.
@@ -215,7 +217,7 @@ class Dataset(ArrowRows):
         self._rows: _native.RowPlan | None = None
         #: Used for packing.
         self._token_lengths = TokenLengths(self._row_plan, self._threads)
-        #: Others are those of a subclass.
+        #: Any other attribute belongs to a subclass.
         self._attributes = {*vars(self), "_attributes"} - inherited
         self._warn()
 

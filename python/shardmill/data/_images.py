@@ -130,7 +130,7 @@ class Images:
         max_pixels: maximum of height times width. Larger images are bad; the size is checked before memory is allocated. Decoding takes up to
             12 bytes of memory per pixel.
         damaged: ``"raise"`` treats images that the decoder patches up, such as JPEG data with bad codes, as bad. ``"accept"`` returns them,
-            as Pillow does, also a PNG that lacks chunks after its pixels. Any other file that ends early is bad in both cases, also a JPEG that
+            as Pillow does, and also a PNG that lacks chunks after its pixels. Any other file that ends early is always bad, even a JPEG that
             lacks only its end marker.
         on_error: how to handle a bad image. By default, the error policy of the loader applies. ``"null"`` fills the image with
             ``background`` and adds a boolean column ``<name>__valid``.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from shardmill.errors import OptionError
 
-#: What decides which rows a data set has, or returns them.
+#: Methods that decide which rows a data set has, or that return rows.
 _OF_ROWS = ("__getitem__", "__getitems__", "__iter__", "__len__", "iterate", "take", "num_rows", "__arrow_c_stream__")
 
 
@@ -23,7 +23,7 @@ def refuse_own_rows(data: object, reader: str) -> None:
     """Reject a data set that changes its rows in Python, for a reader that would return the rows of the files.
 
     Raises:
-        ValueError: If its class defines a method that decides about rows. The message names it.
+        ValueError: If its class defines one of these methods. The message names it.
     """
     if method := own_method(data, _OF_ROWS):
         raise OptionError(

@@ -72,7 +72,7 @@ class Tokenize:
         add_special_tokens: run the post-processor of the tokenizer, which may add special tokens.
         special_in_text: what special tokens in a text become. ``"text"`` encodes them like other text, ``"id"`` returns their ids, as Hugging
             Face tokenizers do, and ``"raise"`` raises with file and row, as tiktoken does. By default ``"id"`` for messages, whose template
-            writes special tokens, and ``"text"`` for all else. For ``tekken.json`` and ``.model`` files, ``"id"`` is for messages alone.
+            writes special tokens, and ``"text"`` for all else. For ``tekken.json`` and ``.model`` files, ``"id"`` is allowed for messages only.
         separator: text between the texts of several columns. A null is left out together with its separator.
         chat_template: the Jinja template for messages, or a ``Path`` to it; that of the tokenizer's directory by default.
         assistant_spans: how to find what an assistant wrote. ``"generation"`` uses the generation blocks of the template. ``"prefix"`` compares

@@ -41,9 +41,9 @@ class Tokenizer:
 
     Args:
         path: a file, or a directory with one of these files. In a directory, ``tokenizer_config.json``, ``special_tokens_map.json``,
-            ``added_tokens.json``, ``chat_template.jinja`` and ``additional_chat_templates/tool_use.jinja`` add tokens and tell the roles of
-            special tokens and the chat templates. A setting there that would change ids and is not supported raises. It may be in an
-            object store.
+            ``added_tokens.json``, ``chat_template.jinja`` and ``additional_chat_templates/tool_use.jinja`` add tokens, the roles of special
+            tokens and the chat templates. A setting that would change ids and is not supported raises an error. The path may be in an object
+            store.
         pattern: for ``.tiktoken`` files, which do not contain it: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, or a regular expression.
         special_tokens: for ``.tiktoken`` files: id of each special token.
 

@@ -1,4 +1,4 @@
-"""Delta tables as data sets. deltalake reads the log, the native readers read the files."""
+"""Delta tables as data sets. deltalake reads the log; the native readers read the files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def dataset(
 ) -> Dataset:
     """Open one version of a Delta table. Requires ``deltalake``.
 
-    The version is pinned: later commits are not seen, also not by another process that gets the data set pickled. Partition columns have
+    The version is pinned: later commits are not seen, not even by another process that unpickles the data set. Partition columns have
     the types that the table declares. Files are in byte order of their paths relative to the table.
 
     Args:
@@ -168,7 +168,7 @@ def _check(table: DeltaTable, name: str) -> None:
 
 
 def _place(root: str, path: str) -> str:
-    """Return the path of a file for the native readers. The log and the address of the table are percent-encoded, local paths are not."""
+    """Return the path of a file for the native readers. The log and the address of the table are percent-encoded; local paths are not."""
     url = unquote(path if "://" in path else f"{root}/{path}")
     return url.removeprefix("file://") if is_local(url) else url
 

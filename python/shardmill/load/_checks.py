@@ -59,7 +59,7 @@ def warn_of_restart(epoch: int, consumed: int, what: str) -> None:
 
 
 def no_steps(epoch: int, places: int) -> OptionError:
-    """Return the error for steps that will never come."""
+    """Return the error for an epoch without steps."""
     if places == 0:
         return OptionError(f"epoch {epoch} has no steps: there are no rows\nhint: check the paths and the filter")
     return OptionError(

@@ -56,8 +56,8 @@ class LoaderIteration:
     def steps(self, n: int) -> Iterator[Any]:
         """Iterate over the next ``n`` batches, and continue into the following epochs. For a training loop with a fixed number of steps.
 
-        The first batch is the one after the last that was returned, or that batch itself if its
-        pass was left after it. Every batch that ``steps`` returns counts: after a loop that was
+        The first batch is the one after the last batch that was returned. If the last pass over the
+        loader was left after a single batch, it is that batch. Every batch that ``steps`` returns counts: after a loop that was
         left early, the next call continues at the next batch, and so does a pass over the loader.
         ``state_dict`` returns the position after the last batch at any time. The length of the
         iterator is the number of batches that are left.
@@ -127,7 +127,7 @@ class LoaderIteration:
         """Return the number of steps from a position to the end of its epoch.
 
         Raises:
-            ValueError: If there are none, so that going on into the next epochs might never end.
+            ValueError: If there are none. To continue into the next epochs might never end.
         """
         plan = self._plan(position.epoch)
         if left := plan.steps_left(position.consumed, self._share()):
@@ -148,7 +148,7 @@ class LoaderIteration:
                 return
             if number != self._newest_pass:
                 raise position.superseded()
-            # The epoch that has ended has stopped the time of this wait.
+            # The end of the last epoch has stopped the clock of this wait.
             before = self._mark()
             self._counters.time.ask()
             if self._position is not position:
@@ -159,7 +159,7 @@ class LoaderIteration:
     def _every(
         self, stride: int, *, first: int, epoch: int, consumed: int, threads: int | None = None
     ) -> Iterator[Any]:
-        """Iterate over one batch in ``stride``: batches ``first``, ``first + stride``, … of those after ``consumed`` in an epoch.
+        """Iterate over every ``stride``-th batch of an epoch: ``first``, ``first + stride``, …, counted after ``consumed``.
 
         For processes that share the batches of a rank. The position of the loader does not change.
         The limit of bad rows counts those of this share.
@@ -232,7 +232,7 @@ class LoaderIteration:
         before: Mark,
         stop: int | None = None,
     ) -> Iterator[Any]:
-        """Deliver the rest of an epoch, or of steps up to ``stop``, which count from their first batch on."""
+        """Deliver the rest of an epoch, or the steps up to ``stop``, all of whose batches count."""
         epoch, counters, is_first = position.epoch, self._counters, not self._counters.time.has_started
         if not is_first:
             counters.judged_from = before

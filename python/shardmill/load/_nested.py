@@ -180,7 +180,7 @@ class Batch(dict[str, Any]):
         return "\n".join(["Batch", *lines(self, Struct)])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # `torch.load` sets no items of other classes.
+        # `torch.load` does not set items of other classes.
         return type(self), (dict(self),)
 
 

@@ -59,13 +59,13 @@ class Position:
     peeked: Peek | None = None
 
     def following(self, *, is_counted: bool = False) -> Position:
-        """Return the position of a pass that begins now. If its batches are counted in any case, it never starts the epoch again."""
+        """Return the position of a pass that begins now. With ``is_counted``, the pass never starts the epoch again."""
         if self.peeked is not None:
             return Position(self.peeked.epoch, self.peeked.consumed, self.peeked.is_loaded)
         return Position(self.epoch, self.consumed if self.is_loaded or is_counted else 0, self.is_loaded)
 
     def of_epoch(self, epoch: int) -> Position:
-        """Return the position in an epoch: this one if it is there already, else the start."""
+        """Return the position in an epoch: this one if it is already there, otherwise the start."""
         peeked = self.peeked
         if peeked is not None and peeked.epoch != self.epoch:
             # The last batch of an epoch was peeked at.
@@ -77,7 +77,7 @@ class Position:
         """Move to the start of the next epoch."""
         self.epoch, self.consumed, self.is_loaded = self.epoch + 1, 0, False
         if self.peeked is not None and self.peeked.consumed == 0:
-            # The pass has delivered the whole epoch, although it is a single batch.
+            # The pass has delivered the whole epoch, which is a single batch.
             self.peeked = None
 
     def superseded(self) -> SupersededError:

@@ -1,4 +1,4 @@
-"""Batches as inner nodes of the trees of torch and JAX, which otherwise take an unknown class for a leaf."""
+"""Batches as nodes of the pytrees of torch and JAX, which otherwise treat an unknown class as a leaf."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _parts_with_keys(node: Any, *, key: Callable[[Any], Any]) -> tuple[list[tupl
 
 
 def _made(kind: type[Any]) -> Callable[[tuple[Any, ...], Iterable[Any]], Any]:
-    """Return the function that puts a node together again."""
+    """Return the function that rebuilds a node."""
     if issubclass(kind, list):
         return lambda _names, parts: kind(parts)
     return lambda names, parts: kind(zip(names, parts, strict=True))

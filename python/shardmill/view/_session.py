@@ -192,7 +192,7 @@ class Opened:
         return self._rows_shown().place(position)
 
     def places_of(self, positions: Sequence[int]) -> list[dict[str, Any]]:
-        """Return where rows are."""
+        """Return the file of each row, and the row in it."""
         places = [(position, *self.place_of(position)) for position in positions]
         return [{"row": position, "file": file, "file_row": row} for position, file, row in places]
 

@@ -24,7 +24,7 @@ _TIME_S = 8.0
 _BINS = _RUNS
 _TOP = 8
 _CHARACTERS = 160
-#: Fields of a struct, and structs within each other, that are looked into.
+#: The number of fields of a struct, and of nested structs, that are examined.
 _MOST_FIELDS, _MOST_DEPTH = 100, 4
 
 
@@ -91,7 +91,7 @@ def _columns(name: str, field: Any, values: Any, depth: int = 0) -> Iterator[dic
         return
     for at in range(min(field.type.num_fields, _MOST_FIELDS)):
         part = field.type.field(at)
-        # A null of the struct is a null of its fields.
+        # In a null struct, all fields are null.
         inner = pc.call_function("struct_field", [values], pc.StructFieldOptions([at]))
         yield from _columns(f"{name}.{part.name}", part, inner, depth + 1)
 

@@ -47,9 +47,9 @@ class WrittenColumns:
         #: MDS encodings by column; ``None`` if they are inferred from the first rows.
         self.encodings: dict[str, str] | None = None
         self.cells: dict[str, Cell] = {}
-        #: Columns of which each file within a row has one, by its extension.
+        #: Columns that are alternatives of one another: a file within a row is stored in the column of its extension.
         self.alternatives: frozenset[str] = frozenset()
-        #: By column of files within rows, the members of each extension.
+        #: By media column, the member for each extension.
         self._members: dict[str, dict[str | None, str]] = {}
         #: Columns of rows given as Python objects.
         self.schema: Any = schema

@@ -39,7 +39,7 @@ _PICTURES = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png"}
 
 
 def extension_of(head: bytes, path: str | None) -> str | None:
-    """Return the extension of a file: that of its path, else the one that its first bytes imply."""
+    """Return the extension of a file: that of its path, otherwise the one that its first bytes imply."""
     named = PurePosixPath(path or "").suffix.lower().removeprefix(".")
     if named in _EXTENSIONS:
         return named

@@ -52,7 +52,7 @@ class Writer:
     * WebDataset has one member per column, with the column name as its extension: binaries and strings unchanged, integers as decimal digits,
       other values as JSON if the column is named ``json`` or ``….json``. A null has no member. The column ``__key__`` names samples; without
       it, samples are numbered. The columns ``__url__`` and ``__local_path__``, which readers add, are not written. A file
-      ``{"bytes": …, "path": …}`` has the extension of its path, else the one that its bytes imply.
+                  ``{"bytes": …, "path": …}`` has the extension of its path, otherwise the one that its bytes imply.
     * JSONL has one object per row. Binaries and non-finite numbers are rejected.
     * ArrayRecord has one column of strings or binaries without nulls.
 

@@ -22,7 +22,7 @@ _SCHEMES = {
     "hf": "hf",
 }
 
-#: By scheme: native options, each with the properties of pyiceberg that set it, the first one that is set.
+#: By scheme: native options, each with the properties of pyiceberg that set it. The first property that is set counts.
 _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "s3": {
         "endpoint": ("s3.endpoint",),
@@ -49,7 +49,7 @@ _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 _OPTIONS["abfss"] = _OPTIONS["abfs"]
 
-#: Properties without which the store would be accessed as someone else.
+#: Properties without which the store would be accessed as another user.
 _UNSUPPORTED = {
     "s3": ("s3.signer", "s3.role-arn", "client.role-arn"),
     "abfs": ("adls.connection-string",),
