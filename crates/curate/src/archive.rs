@@ -22,14 +22,14 @@ pub struct Archive {
     pub path: String,
     /// Offsets then refer to the decompressed copy, and must not be stored.
     pub is_compressed: bool,
-    /// Files; of a link the file that it leads to.
+    /// Files. A member that is a link has the place of the file that it points to.
     pub members: Vec<Member>,
     by_name: HashMap<String, Named>,
     /// Where and why reading ended before the end of the archive, or what is wrong with its end.
     pub damage: Option<Damage>,
     /// Members that are complete but cannot be read, e.g. sparse files.
     pub unreadable: Vec<Damage>,
-    /// Links that lead to no file of the archive, by their normal names.
+    /// Links that do not point to a file of the archive, by their normal names.
     pub lost: BTreeMap<String, (Member, LinkFault)>,
 }
 
@@ -189,7 +189,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Puts the places of their files into the members that are links, and takes out those that lead to no file.
+    /// Gives members that are links the places of their files, and removes those that do not point to a file.
     fn follow(&mut self, names: &Links, links: Vec<(usize, Target)>) {
         let mut without_file = Vec::new();
         for (index, target) in links {
@@ -207,7 +207,7 @@ impl Archive {
         self.members.retain(|_| index.next().is_some_and(|index| without_file.binary_search(&index).is_err()));
     }
 
-    /// Why there is no member of that name, if a link has it.
+    /// Why there is no member with that name, if it is the name of a link.
     #[must_use]
     pub fn lost_link(&self, name: &str) -> Option<&LinkFault> {
         self.lost.get(normal(name).as_ref()).map(|(_, fault)| fault)

@@ -13,7 +13,7 @@ const SNIFF_LEN: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct ImageHeader {
     pub format: ImageFormat,
-    /// The size of each page as it is seen, or why the page cannot be used.
+    /// The size of each page as displayed, or why the page cannot be used.
     pub pages: Vec<Result<ImageSize, String>>,
     /// Why there may be more pages than were found.
     pub broken_chain: Option<String>,

@@ -1,7 +1,7 @@
 //! The bytes of an image, or a plan for copying them.
 //!
-//! The invariant: the length is known before pixels are read, and getting the size of the image reads headers only. A size is that of the image as it is
-//! seen: turned as its EXIF or XMP says, as the loader and `ReencodeImages` turn it.
+//! The invariant: the length is known before pixels are read, and getting the size of the image reads headers only. A size is that of the image as
+//! displayed: with the orientation of EXIF or XMP applied, as in the loader and in `ReencodeImages`.
 
 use bytes::Bytes;
 use shardmill_images::{FactsProbe, ImageSize, image_facts, page_facts, tiff_index};
@@ -155,7 +155,7 @@ impl Payload {
     }
 }
 
-/// The page that is meant of a TIFF with several.
+/// The wanted page of a TIFF with several pages.
 fn page_of_many(bytes: &Bytes, frame: impl FnOnce() -> Option<u64>) -> Option<usize> {
     if !(bytes.starts_with(b"II") || bytes.starts_with(b"MM")) {
         return None;

@@ -26,7 +26,7 @@ pub(super) fn inspect_tar(object: &Arc<dyn RangeRead>, options: &InspectOptions,
     if crate::payload::append_range(&**object, &(0..object.size().min(SNIFF_LEN)), &mut prefix).is_ok() {
         let compression = sniff_compression(&prefix);
         inspection.compression = Some(compression_name(compression).to_owned());
-        // The reader of rows says which ones are not read.
+        // The reader of rows reports compressions that are not read.
         if !matches!(compression, Compression::None | Compression::Gzip | Compression::Zstd) {
             inspect_table(object.path(), Format::WebDataset, cancel, inspection);
             return Ok(());

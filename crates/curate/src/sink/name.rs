@@ -17,8 +17,8 @@ const MAX_CHARACTERS: usize = 80;
 /// File systems allow 255 bytes for a name, which also has the hash and an extension.
 const MAX_BYTES: usize = 200;
 
-/// The readable part and hex digits of SHA-256 over the sorted sources and the batch number; random without sources. Sources that a job reads again
-/// in another version have a `version`.
+/// The readable part, and hex digits of SHA-256 over the sorted sources and the batch number; random without sources. Sources that a job
+/// reads again after a change have a `version`.
 #[must_use]
 pub(crate) fn file_stem(lineage: &Lineage, version: &str, digits: Digits) -> String {
     let mut sources = lineage.sources.clone();

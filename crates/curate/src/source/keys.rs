@@ -48,7 +48,7 @@ impl SampleKeys {
         documents(&archive.members, &self.json_extensions, |member| self.has_content(archive, member, limit))
     }
 
-    /// The name of a document without its ending, if the name is that of one.
+    /// The name without its ending, if it is the name of a document.
     #[must_use]
     pub fn stem_of<'a>(&self, member: &'a Member) -> Option<&'a str> {
         match role(&member.name, &self.json_extensions) {
@@ -57,7 +57,7 @@ impl SampleKeys {
         }
     }
 
-    /// Whether the content of a member is that of a document. One that cannot be read or parsed may be, and is reported as such.
+    /// Whether a member has the content of a document. A member that cannot be read or parsed may be a document, and is reported as one.
     fn has_content(&self, archive: &Archive, member: &Member, limit: DecodeLimit) -> bool {
         let Ok(json) = member_bytes(&*archive.object, member, limit) else { return true };
         match serde_json::from_slice(without_mark(&json)) {

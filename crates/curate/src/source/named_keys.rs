@@ -177,8 +177,8 @@ pub fn check_keys<'a>(files: impl Iterator<Item = &'a InputFile>, options: &WebD
     named.absent().next().map_or(Ok(()), Err)
 }
 
-/// Reads samples of one archive until the keys are found. An uncompressed archive is read no further than that, unless another member decides whether
-/// one is a document.
+/// Reads samples of one archive until the keys are found. An uncompressed archive is read no further, unless it depends on another member whether a
+/// member is a document.
 fn observe_file(path: &str, options: &WebDatasetOptions, named: &mut NamedKeys, cancel: &Cancel) -> Result<()> {
     let object = store_of(path)?.open(path)?;
     let mut window = Vec::new();
@@ -208,7 +208,7 @@ fn observe_file(path: &str, options: &WebDatasetOptions, named: &mut NamedKeys, 
     observe_archive(path, options, named, cancel)
 }
 
-/// Whether the member by itself decides if it is a document: the content of `X.Y.json` without lists counts only if there is no `X.json`.
+/// Returns whether the member alone decides if it is a document. `X.Y.json` without lists is one only if there is no `X.json`.
 fn observe_member(object: &dyn RangeRead, member: &Member, options: &WebDatasetOptions, named: &mut NamedKeys) -> bool {
     let Some(stem) = options.keys.stem_of(member) else {
         named.pass(1);

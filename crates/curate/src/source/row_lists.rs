@@ -1,7 +1,7 @@
 //! Finds lists with one value per image or per text that no option names.
 //!
-//! Such a list is stored as a whole, so it keeps the values of images that are dropped. The invariant: a list whose length differs from the number of rows
-//! in a single sample is not reported.
+//! Such a list is stored as a whole, so it keeps the values of dropped images. The invariant: a list whose length differs from the number of rows in
+//! even one sample is not reported.
 
 use std::collections::BTreeMap;
 

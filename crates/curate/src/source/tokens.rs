@@ -43,7 +43,7 @@ fn extension(name: &str) -> &str {
 #[derive(Debug, Clone, Copy)]
 pub enum Unresolved<'a> {
     Missing,
-    /// A link has the name, and leads to no member.
+    /// A link has the name, but does not point to a member.
     Lost(&'a LinkFault),
     /// It may refer to either.
     Ambiguous(&'a Member, &'a Member),

@@ -1,14 +1,14 @@
 //! Checks decimals whose scale differs from that of their type, before they are decoded: orc-rust would cut digits, or overflow.
 //!
-//! Each value has a scale of its own. Writers state that of the type, except Hive 0.11, whose type has none.
+//! Each value has its own scale. Writers store the scale of the type, except Hive 0.11, whose type has none.
 
 use super::wire::NoMessage;
 
 /// What a type without a precision stands for, as in ORC C++.
 pub(super) const UNSCALED: (u32, u32) = (38, 6);
 
-/// The number among the values that are not null, and the text, of the first decimal that `precision` digits, of which `scale` follow the point, cannot
-/// hold.
+/// The first decimal that does not fit into `precision` digits, of which `scale` follow the point: its number among the values that are not null,
+/// and its text.
 pub(super) fn misfit(data: &[u8], scales: &[i64], (precision, scale): (u32, u32)) -> Result<Option<(usize, String)>, NoMessage> {
     if scales.iter().all(|own| *own == i64::from(scale)) {
         return Ok(None);
@@ -52,7 +52,7 @@ fn decimal(rest: &mut &[u8]) -> Result<i128, NoMessage> {
 mod tests {
     use super::*;
 
-    /// Of 15, 150 and 1 as zigzag digits.
+    /// The result for 15, 150 and 1, encoded as zigzag digits.
     fn found(scales: &[i64], of: (u32, u32)) -> Option<(usize, String)> {
         misfit(&[30, 0xac, 0x02, 2], scales, of).unwrap()
     }

@@ -30,7 +30,7 @@ pub enum Error {
     /// The Arrow type of the column cannot hold a value.
     #[error("Column `{column}` of `{path}` has a value in row {row} that {} cannot hold: {value}", type_name(.data_type))]
     Value { path: String, column: String, row: u64, data_type: DataType, value: String },
-    /// orc-rust would return other times, and they are corrected only where the writer was in UTC.
+    /// orc-rust would return other times. They are corrected only if the time zone of the writer is UTC.
     #[error(
         "Column `{column}` in stripe {stripe} of `{path}` has times with a negative fraction of a second in a time zone other than UTC, which is not supported"
     )]

@@ -265,11 +265,11 @@ impl<E: Into<DecodeError>> From<E> for Fault {
 
 /// One column of a stripe.
 struct Cursor<'a> {
-    /// Of times as decimals: in 64 bits, the decoder makes some times null that a time zone moves beyond their range.
+    /// Decodes times as decimals: in 64 bits, it would return null for times that a time zone moves out of range.
     decoder: Box<dyn orc_rust::array_decoder::ArrayBatchDecoder>,
     data_type: &'a DataType,
     rows: usize,
-    /// Of the structs around it.
+    /// Nulls of the structs around it.
     nulls: Option<NullBuffer>,
 }
 

@@ -1,6 +1,6 @@
 //! Decodes the integers of a stream, and encodes them again.
 //!
-//! Only for streams whose values orc-rust would change, see `decimals.rs` and `times.rs`. Numbers from a file wrap around.
+//! Used only for streams whose values orc-rust would change; see `decimals.rs` and `times.rs`. Sums of numbers from a file wrap around.
 
 use super::lengths::{Runs, big_endian, byte, closest_width, packed, width};
 use super::wire::{self, NoMessage, signed};
@@ -23,7 +23,7 @@ impl Sign {
     }
 }
 
-/// The integers of a stream, those without a sign as the same bits. More than `most` are an error.
+/// The integers of a stream; unsigned ones keep their bits. More than `most` are an error.
 pub(super) fn integers(stream: &[u8], runs: Runs, sign: Sign, most: usize) -> Result<Vec<i64>, NoMessage> {
     let (mut rest, mut found) = (stream, Vec::new());
     while !rest.is_empty() {

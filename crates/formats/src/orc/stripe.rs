@@ -24,7 +24,7 @@ const SECONDARY: u64 = 5;
 const MAX_STREAM_KIND: u64 = 10;
 const MAX_ENCODING: u64 = 3;
 
-/// Names of the zone of a writer.
+/// Names that writers use for UTC.
 const ZONES_OF_UTC: [&[u8]; 5] = [b"UTC", b"GMT", b"Etc/UTC", b"Etc/GMT", b"Z"];
 
 /// Approximate size of a list element in memory.
@@ -47,7 +47,7 @@ const MAX_ELEMENTS_PER_BYTE: u128 = 64;
 pub(super) enum Failure {
     Storage(shardmill_storage::Error),
     Damage(String),
-    /// In the column of this type number.
+    /// In the column with this type number.
     NegativeFraction(usize),
     /// A decimal that the type of the column cannot hold, and its row if the column is not nested.
     Decimal {
@@ -237,8 +237,8 @@ fn judge(types: &[Type], encodings: &[Encoding], streams: &Streams<'_>, wanted: 
 
 type Streams<'a> = HashMap<(usize, u64), &'a Bytes>;
 
-/// The streams of times that have fractions of seconds below zero, with the same times and fractions that are not. orc-rust takes them for unsigned
-/// numbers and would return other times.
+/// The streams of times with negative fractions of seconds, rewritten as the same times without them. orc-rust reads fractions as unsigned numbers
+/// and would return other times.
 fn rewritten_times(
     types: &[Type],
     encodings: &[Encoding],

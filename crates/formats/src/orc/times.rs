@@ -1,6 +1,6 @@
-//! Times before 1970 as pyarrow stores them: seconds and a fraction below zero, which orc-rust takes for a large one.
+//! Times before 1970 as pyarrow stores them: seconds and a negative fraction, which orc-rust reads as a large one.
 //!
-//! The streams are written anew with fractions that are not negative, so that orc-rust decodes the same times.
+//! The streams are rewritten without negative fractions, so that orc-rust decodes the same times.
 
 use super::integers::{Sign, integers, stream};
 use super::lengths::Runs;
@@ -14,7 +14,7 @@ const SECOND: i64 = 1_000_000_000;
 /// A reader subtracts a second from times before 1970 if the fraction has more nanoseconds (ORC-763).
 const UNADJUSTED: i64 = 999_999;
 
-/// The streams of seconds and fractions with the same times.
+/// Streams of seconds and fractions that have the same times.
 pub(super) fn without_negative_fractions(seconds: &[u8], fractions: &[u8], runs: Runs, most: usize) -> Result<(Bytes, Bytes), NoMessage> {
     let mut seconds = integers(seconds, runs, Sign::Signed, most)?;
     let mut fractions = integers(fractions, runs, Sign::Unsigned, most)?;
@@ -37,12 +37,12 @@ fn decoded(fraction: i64) -> Result<i64, NoMessage> {
     (fraction >> 3).checked_mul(factor).filter(|fraction| *fraction > -SECOND).ok_or(NoMessage)
 }
 
-/// As a reader expects the time.
+/// The seconds and the fraction that a reader expects for the time.
 fn stored(seconds: i64, fraction: i64) -> Option<(i64, i64)> {
     let (seconds, nanoseconds) = (seconds.checked_add(fraction.div_euclid(SECOND))?, fraction.rem_euclid(SECOND));
     Some(match seconds {
         ..-1 if nanoseconds > UNADJUSTED => (seconds + 1, nanoseconds),
-        // No second before 1970 is left to subtract from.
+        // Second 0 is not before 1970, so a reader would not subtract one.
         -1 if nanoseconds > UNADJUSTED => (-1, nanoseconds + SECOND),
         _ => (seconds, nanoseconds),
     })

@@ -17,7 +17,7 @@ pub enum Error {
     DamagedFooter { path: String, source: ParquetError },
     #[error("`{path}` is encrypted, which is not supported")]
     Encrypted { path: String },
-    /// The footer is not encrypted, other columns may not be either.
+    /// The footer is not encrypted, and other columns may not be either.
     #[error("Column `{column}` of `{path}` is encrypted, which is not supported")]
     EncryptedColumn { path: String, column: String },
     /// The stored Arrow schema has a type that Arrow does not specify, or only a later version of it.

@@ -1,13 +1,13 @@
 //! Decodes a footer, and corrects what other readers accept and the decoder does not.
 //!
-//! The bytes of a footer enter, after they were judged harmless; its metadata leaves. Called when a file is opened.
+//! Takes the bytes of a footer that were judged harmless, and returns its metadata. Called when a file is opened.
 
 use super::thrift::{FooterParts, list_header, long_list};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::schema::types::SchemaDescPtr;
 
-/// The decoder numbers row groups with 16 bits, which is only of use for encrypted files.
+/// The decoder numbers row groups with 16 bits, which only encrypted files need.
 const MAX_ROW_GROUPS: usize = i16::MAX as usize;
 
 /// The metadata, with this schema in place of the stored one if it is given. `parts` are those of `footer`.
@@ -15,7 +15,7 @@ pub(super) fn decode(footer: &[u8], parts: Option<FooterParts<'_>>, schema: Opti
     corrected(decode_groups(footer, parts, schema, MAX_ROW_GROUPS)?)
 }
 
-/// At most `most` row groups at once.
+/// Decodes at most `most` row groups at a time.
 fn decode_groups(footer: &[u8], parts: Option<FooterParts<'_>>, schema: Option<SchemaDescPtr>, most: usize) -> Result<ParquetMetaData, ParquetError> {
     let options = schema.map(|schema| ParquetMetaDataOptions::new().with_schema(schema));
     let Some((parts, groups)) = parts.and_then(|parts| Some((parts, long_list(parts.row_groups, most)?))) else {
@@ -34,8 +34,8 @@ fn decode_groups(footer: &[u8], parts: Option<FooterParts<'_>>, schema: Option<S
     Ok(whole.set_row_groups(all).build())
 }
 
-/// A column chunk begins with its dictionary only where that lies before its data. Old writers state 0 where there is none, and the position of the
-/// dictionary as that of the data where there is one.
+/// Removes positions of dictionaries that are not before the data. Old writers state 0 if there is no dictionary; if there is one, they state its
+/// position as that of the data.
 fn corrected(metadata: ParquetMetaData) -> Result<ParquetMetaData, ParquetError> {
     if !metadata.row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_misplaced) {
         return Ok(metadata);
@@ -54,7 +54,7 @@ fn corrected(metadata: ParquetMetaData) -> Result<ParquetMetaData, ParquetError>
 }
 
 fn is_misplaced(chunk: &ColumnChunkMetaData) -> bool {
-    // It is 0 where a chunk without values has a dictionary all the same.
+    // The position of the data is 0 if a chunk has a dictionary but no values.
     let data = chunk.data_page_offset();
     chunk.dictionary_page_offset().is_some_and(|offset| offset <= 0 || (offset >= data && data > 0))
 }

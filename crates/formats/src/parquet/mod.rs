@@ -7,7 +7,7 @@
 //! table.rs read.rs --ranges--> object_reader.rs --pages whose sizes and checksums hold--> the parquet crate --> batches
 //!                                gauge.rs, thrift.rs: decoded sizes, before memory is allocated
 //!                                page_damage.rs: which page a failure comes from
-//! footer.rs: metadata that the decoder would refuse; exact.rs: values that it would change; stored_schema.rs: types that it would lose
+//! footer.rs: metadata that the decoder would refuse; exact/: values that it would change; stored_schema.rs: types that it would lose
 //! statistics/ bloom.rs page_index.rs: what is ruled out before a page is read
 //! write.rs stored_types.rs write_row_groups.rs write_checksums.rs: the way back
 //! ```

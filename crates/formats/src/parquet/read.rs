@@ -115,7 +115,7 @@ impl ParquetFile {
         &self.shape.decoded
     }
 
-    /// `batch`, whose columns are decoded, with the types of `fields`.
+    /// The decoded columns of `batch` with the types of `fields`.
     pub(super) fn delivered<'a>(&self, batch: RecordBatch, fields: impl Iterator<Item = &'a FieldRef>) -> Result<RecordBatch, ParquetError> {
         if Arc::ptr_eq(&self.shape.declared, &self.shape.decoded) {
             return Ok(batch);
@@ -273,7 +273,7 @@ impl ParquetBatches {
     }
 }
 
-/// A rejection by the limit, or of a value, is reported as such. `row` is the first one that was read.
+/// A rejection by the limit, or of a value, has an error of its own. `row` is the first row that was read.
 pub(super) fn rows_error(path: String, row: u64, source: ParquetError) -> Error {
     match refusal_of(source).map_err(misfit_of) {
         Ok(refusal) => Error::TooLarge(refusal),

@@ -1,8 +1,7 @@
-//! The stored Arrow schema: time zones of columns whose unit the writer has changed, dictionaries that the decoder cannot make, and types that are not
-//! known.
+//! The stored Arrow schema: time zones of columns whose unit the writer changed, dictionaries that the decoder cannot make, and unknown types.
 //!
-//! Parquet stores only that a time is in UTC; the zone is in the Arrow schema that is stored beside. The decoder takes it from there if both have the
-//! same unit, but pyarrow stores seconds as milliseconds. The invariant: nothing but zones is taken from the stored schema here.
+//! Parquet stores only that a time is in UTC; the zone is in the Arrow schema that is stored in the metadata. The decoder takes it from there if both
+//! have the same unit, but pyarrow stores seconds as milliseconds. The invariant: nothing but zones is taken from the stored schema here.
 
 use crate::caught::caught;
 use crate::table::exact::{children, with_children};

@@ -35,13 +35,13 @@ pub(super) enum Verdict {
     UnsupportedField,
 }
 
-/// The parts of a footer, as bytes. Those of one data set have schema and key-value metadata in common.
+/// The parts of a footer, as bytes. The footers of one data set have the same schema and key-value metadata.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct FooterParts<'a> {
     pub(super) schema: &'a [u8],
     pub(super) pairs: &'a [u8],
     pub(super) before_row_groups: &'a [u8],
-    /// A list.
+    /// The list of row groups, with its header.
     pub(super) row_groups: &'a [u8],
     pub(super) after_row_groups: &'a [u8],
     /// Whether it states how columns are encrypted.
@@ -68,7 +68,7 @@ pub(super) fn judge_footer(bytes: &[u8]) -> (Verdict, Option<FooterParts<'_>>) {
                     2 => (parts.schema, schemas) = (value, schemas + 1),
                     5 => parts.pairs = value,
                     4 => {
-                        // Rejected by a decoder that needs the schema first.
+                        // Otherwise, the decoder rejects the footer: it needs the schema first.
                         is_plain &= schemas == 1 && parts.row_groups.is_empty();
                         parts.before_row_groups = bytes.get(..bytes.len() - before.len()).unwrap_or_default();
                         (parts.row_groups, parts.after_row_groups) = (value, walk.bytes);

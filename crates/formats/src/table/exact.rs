@@ -1,7 +1,7 @@
 //! Values that a decoder would change are decoded in a wider form, and converted here: the same values, or an error.
 //!
-//! Decoders of times know one type of 64 bits, in which times far from 1970 wrap around, become null or lose a fraction. Used for Parquet, whose INT96
-//! and intervals are decoded as their twelve bytes, and for ORC, whose times are decoded as decimals of nanoseconds.
+//! Decoders return times in 64 bits, in which times far from 1970 wrap around, become null or lose a fraction. Parquet decodes INT96 and intervals as
+//! their twelve bytes. ORC decodes times as decimals of seconds with nine digits after the point.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -148,7 +148,7 @@ fn twelve_bytes(array: &ArrayRef) -> impl Iterator<Item = Option<[u32; 3]>> {
     bytes.into_iter().flatten().map(|value| value.map(words))
 }
 
-/// What each value is by `of`, or the first row with a value that is nothing, and the text of the value.
+/// The results of `of` for all values, or the first row for which there is none, with the text of its value.
 fn values<T: ArrowPrimitiveType, V: Copy>(
     all: impl Iterator<Item = Option<V>>,
     nulls: Option<NullBuffer>,
@@ -185,12 +185,12 @@ fn time_text(all: i128) -> String {
     match shown.map(|time| array_value_to_string(&time, 0)) {
         Ok(Ok(text)) if fraction == 0 => text,
         Ok(Ok(text)) => format!("{text}.{fraction:09}"),
-        // A year beyond all calendars.
+        // A year that Arrow cannot print.
         _ => format!("{all} nanoseconds after 1970"),
     }
 }
 
-/// Writers of Arrow store signed numbers, although the specification has unsigned ones.
+/// Arrow writers store signed numbers, although the specification says unsigned.
 fn year_month([months, days, milliseconds]: [u32; 3]) -> Option<i32> {
     (days == 0 && milliseconds == 0).then_some(months.cast_signed())
 }

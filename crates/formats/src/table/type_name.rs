@@ -57,13 +57,13 @@ pub fn type_name(data_type: &DataType) -> String {
     }
 }
 
-/// The type of a column. One with an extension type has its name, as in `extension<arrow.uuid>`.
+/// The type of a column. An extension type is printed with its name, such as `extension<arrow.uuid>`.
 #[must_use]
 pub fn column_type_name(field: &Field) -> String {
     field.extension_type_name().map_or_else(|| type_name(field.data_type()), |name| format!("extension<{name}>"))
 }
 
-/// The message of an error of Arrow, with the types in it under these names too. Quoted text is left alone: it may be a value.
+/// The message of an Arrow error, with these names for the types in it. Quoted text is not changed, because it may be a value.
 #[must_use]
 pub fn arrow_message(error: &ArrowError) -> String {
     let message = error.to_string();

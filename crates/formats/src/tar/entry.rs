@@ -17,7 +17,7 @@ pub(super) struct Extensions {
     pub(super) records: Option<Records>,
 }
 
-/// A header with its extensions, and how to continue.
+/// A header with its extensions, and how the walk continues.
 pub(super) struct Described {
     pub(super) member: Member,
     pub(super) verdict: Verdict,

@@ -86,7 +86,7 @@ impl<'a> Header<'a> {
         [prefix, b"/", name].concat()
     }
 
-    /// What a link leads to, as stored.
+    /// The target of a link, as stored.
     pub(super) fn link_name(&self) -> Vec<u8> {
         until_nul(field(self.block, LINK_NAME)).to_vec()
     }

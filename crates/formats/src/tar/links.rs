@@ -1,7 +1,7 @@
-//! Finds the files that links lead to.
+//! Finds the files that links point to.
 //!
-//! Both readers note each entry of an archive here, in order. A hard link leads to an earlier entry, as `tar` extracts it; a symbolic link may lead to
-//! a later one, so its file is known only at the end. Invariant: a link leads to a file of the archive, or nowhere; no path outside is read.
+//! Both readers note each entry of an archive here, in order. A hard link points to an earlier entry, as in `tar`; a symbolic link may point to a
+//! later one, so its file is known only at the end. Invariant: a link gives access to a file of the archive or to nothing, never to a path outside.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Entry, Link, normal};
 
-/// A chain of links that is longer is a loop, as in Linux.
+/// A longer chain of links counts as a loop, as in Linux.
 const MAX_STEPS: usize = 40;
 
 /// The names of an archive.
@@ -32,7 +32,7 @@ pub enum Target {
     Nowhere(LinkFault),
 }
 
-/// Why a link leads to no file.
+/// Why a link does not point to a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkFault {
     #[error("it is a hard link to `{target}`, which is not an earlier member of the archive")]
@@ -49,11 +49,11 @@ impl LinkFault {
     pub const HINT: &'static str = "write the archive again with the files in place of links: `tar --dereference --hard-dereference`";
 }
 
-/// Memory of a name, beside the map.
+/// Memory for a name, in addition to the map.
 const NAME_BYTES: u64 = 64;
 
 impl Links {
-    /// Notes an entry, and tells where it leads. `None` for a link to its own name: `tar` writes one if it is told to store a file twice.
+    /// Notes an entry, and returns what it points to. `None` for a link to its own name, which `tar` writes if it is told to store a file twice.
     pub fn note(&mut self, entry: &Entry) -> Option<Target> {
         let target = match entry {
             Entry::File(member) => Target::File { offset: member.offset, size: member.size },
@@ -83,7 +83,7 @@ impl Links {
         }
     }
 
-    /// Offset and size of the file that `target` leads to, once all entries were noted; `None` if it is a directory.
+    /// Offset and size of the file that `target` points to, after all entries were noted; `None` if it is a directory.
     ///
     /// # Errors
     /// [`LinkFault`], if there is no such file in the archive.
@@ -124,7 +124,7 @@ fn place(name: &str) -> u128 {
     xxh3_128(normal(name.trim_end_matches('/')).as_bytes())
 }
 
-/// `target` as seen from `directory`, from the root of the archive; `None` if it leaves it.
+/// The path of `target`, which is relative to `directory`, from the root of the archive; `None` if it leaves the archive.
 fn joined(directory: &str, target: &str) -> Option<String> {
     if target.starts_with('/') {
         return None;

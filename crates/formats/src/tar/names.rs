@@ -1,24 +1,24 @@
-//! What the names of members say: which are documents, and which belong to no data.
+//! Decides by name which members are documents, and which are not data.
 //!
-//! The one answer for both readers of archives. Samples keep the keys of WebDataset and leave out [`Role::Foreign`] only; interleaved documents are
-//! [`documents`]. Invariant: a name is judged by itself, except that `X.Y.json` beside `X.json` must have the content of a document.
+//! Both readers of archives use it. Samples keep the keys of WebDataset and leave out [`Role::Foreign`] only; interleaved documents are
+//! [`documents`]. Invariant: each name is judged alone, except that `X.Y.json` next to `X.json` must have the content of a document.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::Member;
 
-/// `.json` is also a document in these compressions.
+/// A document may have one of these extensions after `.json`.
 const COMPRESSED: [&str; 2] = [".gz", ".zst"];
-/// More dots in a name are not searched for the name of another document.
+/// A longer chain of dots in a name is not searched for the name of another document.
 const MAX_DOTS: usize = 64;
 
 /// What a name says about its member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role<'a> {
-    /// Attributes that macOS stores beside the files: `._*`, and all of `__MACOSX/`.
+    /// Metadata files of macOS: `._*`, and all of `__MACOSX/`.
     Foreign,
-    /// A step of the path begins with a dot.
+    /// A part of the path begins with a dot.
     Hidden,
     /// The name without its ending.
     Document {
@@ -46,7 +46,7 @@ pub fn role<'a>(name: &'a str, extensions: &[String]) -> Role<'a> {
     stems.flatten().min_by_key(|stem| stem.len()).map_or(Role::Other, |stem| Role::Document { stem })
 }
 
-/// Indices of the members that are documents. `has_content` tells of `X.Y.json` beside `X.json` whether it has the lists of a document.
+/// Indices of the members that are documents. `has_content` returns whether `X.Y.json` next to `X.json` has a list of a document.
 pub fn documents(members: &[Member], extensions: &[String], mut has_content: impl FnMut(&Member) -> bool) -> Vec<usize> {
     let named = members.iter().enumerate().filter_map(|(index, member)| match role(&member.name, extensions) {
         Role::Document { stem } => Some((index, member, normal(stem))),
@@ -78,7 +78,7 @@ fn without_ending<'a>(name: &'a str, ending: &str) -> Option<&'a str> {
     found.eq_ignore_ascii_case(ending).then_some(stem)
 }
 
-/// The name without redundant steps: `./` and `//`.
+/// The name without redundant parts: `./` and `//`.
 #[must_use]
 pub fn normal(name: &str) -> Cow<'_, str> {
     let name = name.strip_prefix("./").unwrap_or(name);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_names_and_those_of_macos_are_no_documents() {
+    fn hidden_names_and_those_of_macos_are_not_documents() {
         let json = extensions(&[".json"]);
         for name in ["._a.json", "d/._a.json", "./._a.jpg", "__MACOSX/a.json", "d/__MACOSX/x", "._"] {
             assert_eq!(role(name, &json), Role::Foreign, "{name}");

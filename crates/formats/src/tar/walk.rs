@@ -49,9 +49,9 @@ impl Entry {
 /// A name for another entry; [`Links`](super::Links) finds the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Without a payload of its own.
+    /// Has no payload of its own.
     pub member: Member,
-    /// For a hard link the name of an earlier entry, for a symbolic link a path from its directory.
+    /// For a hard link, the name of an earlier entry; for a symbolic link, a path relative to its directory.
     pub target: String,
     pub is_symbolic: bool,
 }

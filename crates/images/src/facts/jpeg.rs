@@ -31,7 +31,7 @@ pub(super) fn has_header(prefix: &[u8]) -> bool {
     segments.is_at_scan
 }
 
-/// The segments before the first scan, each with its code.
+/// The segments before the first scan, with their codes.
 struct Segments<'a> {
     rest: &'a [u8],
     is_at_scan: bool,

@@ -54,7 +54,7 @@ pub(super) fn metadata(payload: &[u8]) -> Metadata<'_> {
     metadata
 }
 
-/// The signature and the first chunk, which has the length that it must have.
+/// The signature and the first chunk, whose length is set to the required one.
 pub(super) fn header(prefix: &[u8]) -> Vec<u8> {
     let mut header = prefix.get(..33).unwrap_or(prefix).to_vec();
     if let Some(len) = header.get_mut(8..12) {
@@ -68,7 +68,7 @@ pub(super) fn states_facts(name: &[u8; 4]) -> bool {
     matches!(name, b"acTL" | b"fcTL" | b"eXIf" | b"tEXt" | b"zTXt" | b"iTXt")
 }
 
-/// Appends what stands for pixels: consecutive chunks of them count as one.
+/// Appends an empty chunk in place of pixels. Consecutive chunks of pixels become one.
 pub(super) fn push_empty_pixels(png: &mut Vec<u8>) {
     const EMPTY: &[u8] = b"\0\0\0\0IDAT\0\0\0\0";
     if !png.ends_with(EMPTY) {

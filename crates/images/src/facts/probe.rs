@@ -1,7 +1,8 @@
 //! The facts of an image that is read by ranges.
 //!
-//! Gathers a prefix of the image, or those of its chunks that state facts, and judges them as [`image_facts`](super::image_facts) judges the whole. Invariant: the
-//! probe ends for any bytes, because each request begins where the last one ended or further on, and what it holds is bounded.
+//! Gathers a prefix of the image, or the chunks that contain facts, and evaluates them as [`image_facts`](super::image_facts) evaluates the whole
+//! image. Invariant: the probe ends for any bytes, because each request begins at or after the end of the last one, and the bytes that it holds are
+//! bounded.
 
 use std::ops::Range;
 
@@ -25,7 +26,7 @@ const STEP_REQUEST: u64 = 1024;
 const MAX_CHUNK_BYTES: u64 = 64 << 20;
 const MAX_XMP: u64 = 16 << 20;
 
-/// Requests ranges of one payload until its facts are known; of a TIFF those of page 0.
+/// Requests ranges of one payload until its facts are known. The facts of a TIFF are those of page 0.
 #[derive(Debug)]
 pub struct FactsProbe {
     payload_len: u64,
@@ -146,14 +147,14 @@ fn tiff_facts(page: &PageSize, from_xmp: Option<u8>) -> Facts {
     Facts::new(ImageFormat::Tiff, page.stored, page.upright_by(from_xmp))
 }
 
-/// A walk over the chunks of a PNG or a WebP, which copies those that state facts.
+/// A walk over the chunks of a PNG or a WebP, which copies those that contain facts.
 #[derive(Debug)]
 struct Chunks {
     is_png: bool,
-    /// The header, and the chunks that state more.
+    /// The header, and the chunks that contain more facts.
     copied: Vec<u8>,
     position: u64,
-    /// Of the container.
+    /// The end of the container.
     end: u64,
 }
 
@@ -166,7 +167,7 @@ impl Chunks {
         Self { is_png: false, copied: webp::header(prefix), position: 12, end: webp::end(prefix).min(payload_len) }
     }
 
-    /// Continues in `window`; the range to push next, or `None` at the end of the walk.
+    /// Continues in `window`. Returns the range to push next, or `None` at the end of the walk.
     fn step(&mut self, window: Window<'_>, payload_len: u64) -> Option<Range<u64>> {
         let end = self.end.min(payload_len);
         loop {

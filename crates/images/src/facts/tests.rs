@@ -191,7 +191,7 @@ fn empty_gif_screen_grows_to_its_first_frame() {
     assert_eq!(image_facts(&payload([9, 0])), Err(Error::ZeroSize { width: 9, height: 0 }));
 }
 
-/// The facts by ranges, and the bytes that were read.
+/// The facts read by ranges, and the number of bytes that were read.
 fn probed(payload: &[u8]) -> (Result<Facts>, u64) {
     let mut probe = FactsProbe::new(payload.len() as u64);
     let mut read = 0;

@@ -9,7 +9,7 @@ use crate::facts::Metadata;
 const EXIF_FLAG: u8 = 0x08;
 const XMP_FLAG: u8 = 0x04;
 
-/// Where the container ends, by its header.
+/// The end of the container according to its header.
 pub(super) fn end(payload: &[u8]) -> u64 {
     let len = payload.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |len| u32::from_le_bytes(*len));
     u64::from(len) + 8
@@ -23,7 +23,7 @@ pub(super) fn set_end(payload: &mut [u8]) {
     }
 }
 
-/// What of the payload is in the container.
+/// The part of the payload that is in the container.
 fn riff(payload: &[u8]) -> &[u8] {
     usize::try_from(end(payload)).ok().and_then(|end| payload.get(..end)).unwrap_or(payload)
 }
@@ -33,12 +33,12 @@ fn flags(riff: &[u8]) -> u8 {
     chunk.get(8).copied().filter(|_| chunk.starts_with(b"VP8X")).unwrap_or(0) & (EXIF_FLAG | XMP_FLAG)
 }
 
-/// Whether the header says that there are EXIF or XMP.
+/// Whether the header says that there is EXIF or XMP.
 pub(super) fn has_metadata(prefix: &[u8]) -> bool {
     flags(riff(prefix)) != 0
 }
 
-/// The header of the container and of the image, which has the length that it must have.
+/// The header of the container and of the image, whose length is set to the required one.
 pub(super) fn header(prefix: &[u8]) -> Vec<u8> {
     let mut header = prefix.get(..30).unwrap_or(prefix).to_vec();
     if let Some(len) = header.get_mut(16..20) {

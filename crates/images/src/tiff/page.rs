@@ -53,11 +53,11 @@ pub(crate) fn raw_entries(layout: Layout, entries: &[u8]) -> impl Iterator<Item 
     entries.chunks_exact(len)
 }
 
-/// The size of a page, and what states its orientation.
+/// The size of a page, and the sources of its orientation.
 #[derive(Debug, Clone)]
 pub(crate) struct PageSize {
     pub(crate) stored: ImageSize,
-    /// 0 for a value that means nothing.
+    /// 0 for a value without a meaning.
     orientation: Option<u8>,
     xmp: Option<Range<u64>>,
 }
@@ -88,19 +88,19 @@ impl PageSize {
         };
         let (width, height) = (side(width, tags::WIDTH)?, side(height, tags::HEIGHT)?);
         let stored = ImageSize::new(width, height)?;
-        // As Pillow: a byte or a text is no orientation, but XMP is not asked then.
+        // As in Pillow: a byte or a text is not an orientation, and XMP is not used either.
         let value = |entry: Entry| entry.inline_unsigned(layout).filter(|_| !matches!(entry.kind, 1 | 2 | 7));
         let orientation = orientation.map(|entry| value(entry).and_then(|value| u8::try_from(value).ok()).unwrap_or(0));
         let xmp = xmp.filter(|entry| matches!(entry.kind, 1 | 7)).and_then(|entry| entry.out_of_line(layout));
         Ok(Self { stored, orientation, xmp })
     }
 
-    /// Where XMP is, if it decides.
+    /// The place of XMP, if the orientation depends on it.
     pub(crate) fn asked_xmp(&self) -> Option<Range<u64>> {
         self.xmp.clone().filter(|_| self.orientation.is_none())
     }
 
-    /// 1 to 8; `from_xmp` is what XMP states.
+    /// The orientation, 1 to 8; `from_xmp` is that of XMP.
     pub(crate) fn upright_by(&self, from_xmp: Option<u8>) -> u8 {
         self.orientation.or(from_xmp).filter(|value| (2..=8).contains(value)).unwrap_or(1)
     }

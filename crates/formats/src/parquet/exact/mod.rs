@@ -1,7 +1,7 @@
 //! Columns that are decoded as bytes, because the decoder would change their values: INT96 times, which wrap around outside of 1677 to 2262, and
 //! intervals, which lose their months.
 //!
-//! The invariant: the type of Arrow follows from the footer alone.
+//! The invariant: the Arrow type follows from the footer alone.
 
 use crate::table::exact::{self, Misfit, TWELVE_BYTES, children, with_children};
 use arrow_array::ArrayRef;
@@ -41,7 +41,7 @@ fn is_interval(node: &Type) -> bool {
     is_bytes && info.converted_type() == ConvertedType::INTERVAL && info.logical_type_ref().is_none()
 }
 
-/// Without annotations.
+/// The column with this physical type and without annotations, if it has twelve bytes.
 fn leaf_of(node: &Type, physical: Physical) -> Result<Option<TypePtr>, ParquetError> {
     if !is_twelve_bytes(node) {
         return Ok(None);
@@ -69,12 +69,12 @@ fn replaced(schema: &SchemaDescriptor, leaf: Replace<'_>) -> Result<SchemaDescri
     Ok(SchemaDescriptor::new(walk(&schema.root_schema_ptr(), leaf)?))
 }
 
-/// `decoded`, the schema with bytes, with the types that are delivered.
+/// Replaces the bytes in the schema `decoded` by the types that are delivered.
 ///
 /// A time has the unit and the zone of the stored Arrow schema, or microseconds without it. An interval has the unit of the stored Arrow schema, or
 /// the one that holds every value.
 pub(super) fn declared(original: &SchemaDescriptor, pairs: Option<&Vec<KeyValue>>, decoded: &Schema) -> Result<Schema, ParquetError> {
-    // The decoder takes any time of the stored schema for a column of 64-bit integers.
+    // For a column of 64-bit integers, the decoder accepts any time of the stored schema.
     let hint = |node: &Type| if is_int96(node) { leaf_of(node, Physical::INT64) } else { Ok(None) };
     let hinted = parquet_to_arrow_schema(&replaced(original, &hint)?, pairs)?;
     let is_stored = pairs.into_iter().flatten().any(|pair| pair.key == ARROW_SCHEMA_META_KEY);

@@ -1,4 +1,4 @@
-//! INT96 of the low-level writer, held against the arithmetic of its definition.
+//! INT96 values of the low-level writer, compared with the arithmetic of their definition.
 
 use crate::parquet::{Error, ParquetFile, ParquetTable};
 use crate::records::memory::memory;
@@ -15,7 +15,7 @@ use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Day of the Julian calendar, and nanoseconds of the day.
+/// The Julian day, and nanoseconds of the day.
 type Time = (i32, i64);
 
 /// A file with the optional column `t`, with statistics and a row group for each of `groups`.

@@ -26,7 +26,7 @@ pub enum Error {
         "Member `{member}` of `{path}`, at byte {offset}, belongs to the sample `{key}` at byte {first}, and members of other samples lie between them"
     )]
     TornSample { path: String, member: String, offset: u64, key: String, first: u64 },
-    /// The link is the value of a sample, and leads to no file of the archive.
+    /// The link is the value of a sample, but does not point to a file of the archive.
     #[error("Member `{member}` of `{path}`, at byte {offset}, cannot be read: {fault}")]
     Link { path: String, member: String, offset: u64, fault: LinkFault },
     #[error(transparent)]

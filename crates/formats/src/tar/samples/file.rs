@@ -143,7 +143,7 @@ impl WebDatasetFile {
         }
         // All samples of a compressed archive are one block.
         if wanted_bytes > self.limit.of_stored(self.object.size()) {
-            // Links may lead to the same bytes, which are read once.
+            // Several links may point to the same bytes, which are read once.
             let wanted_bytes = reading.distinct_bytes();
             self.limit.check(self.object.path(), wanted_bytes, "the members that are read together have", || "all samples".to_owned())?;
         }
@@ -162,7 +162,7 @@ impl WebDatasetFile {
     }
 }
 
-/// Bytes of the archive that some samples take, with the headers between them, and the bytes that their links lead to.
+/// Bytes of the archive that some samples take, with the headers between them, and the bytes that their links point to.
 fn weight(index: &Index, linked: &[u64], samples: &Range<usize>) -> u64 {
     let before = |sample: usize| linked.get(sample).copied().unwrap_or_default();
     index.span(samples).saturating_add(before(samples.end).saturating_sub(before(samples.start)))

@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 /// Maximal number of bytes that a walk reads together when headers are close to each other.
 const MAX_WINDOW_BYTES: u64 = 256 << 10;
 
-/// One member of a sample; of a link the file that it leads to.
+/// One member of a sample. A link has the place of the file that it points to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     /// Index in [`Index::extensions`].
@@ -40,7 +40,7 @@ pub(super) struct Index {
 /// A part whose bytes are not at its own place in the archive.
 #[derive(Debug)]
 struct LinkPart {
-    /// Where its bytes would be.
+    /// Where its bytes would be if it were a file.
     place: u64,
     fault: Option<LinkFault>,
 }
@@ -60,7 +60,7 @@ impl Index {
         link.fault.as_ref().map(|fault| (link.place, fault))
     }
 
-    /// Bytes of the archive from the first part of some samples to the end of their last, links at their own places.
+    /// Bytes of the archive from the first part of some samples to the end of their last part. Links count at their own places.
     pub(super) fn span(&self, samples: &Range<usize>) -> u64 {
         let parts = part_range(&self.ends, samples.start).start..part_range(&self.ends, samples.end.saturating_sub(1)).end;
         let place = |number: usize| match self.links.get(&number) {
@@ -70,7 +70,7 @@ impl Index {
         parts.end.checked_sub(1).map_or(0, |last| place(last).end.saturating_sub(place(parts.start).start))
     }
 
-    /// For each sample, the bytes that links lead to in all samples before it; empty if there are no links.
+    /// For each sample, the number of bytes that links point to in all samples before it; empty if there are no links.
     pub(super) fn linked_before(&self) -> Vec<u64> {
         if self.links.is_empty() {
             return Vec::new();
@@ -112,7 +112,7 @@ pub(super) struct Grouping {
     keys: Vec<u8>,
     /// The last sample of each key, by the hash of the key.
     samples: HashMap<u128, usize>,
-    /// All names of the archive, and the parts that wait for the end to find their files.
+    /// All names of the archive, and the parts whose files are found at the end.
     names: Links,
     links: Vec<(usize, Target)>,
     /// The earlier sample with the same key as the open one, and the first member of the open one: until both have a member with the same extension.
@@ -218,7 +218,7 @@ impl Grouping {
         self.parts.get(start..).unwrap_or_default()
     }
 
-    /// Puts the places of their files into the parts that are links, and takes out those that lead to directories.
+    /// Gives parts that are links the places of their files, and removes those that point to directories.
     fn follow_links(&mut self) -> BTreeMap<usize, LinkPart> {
         let (mut links, mut directories) = (BTreeMap::new(), Vec::new());
         for (number, target) in std::mem::take(&mut self.links) {
@@ -244,7 +244,7 @@ impl Grouping {
         links
     }
 
-    /// Takes parts out, whose numbers ascend, and samples that have no other part.
+    /// Removes parts, whose numbers ascend, and samples that have no other part.
     fn leave_out(&mut self, numbers: &[usize]) {
         let (mut ends, mut keys) = (Vec::with_capacity(self.ends.len()), Vec::with_capacity(self.keys.len()));
         let (mut key_start, mut part_end) = (0, 0);

@@ -15,7 +15,7 @@ const MAX_RUN_BYTES: u64 = 1 << 30;
 /// Arrays with many small buffers are slow.
 const MAX_BUFFERS: usize = 8;
 
-/// Number of a value, whose bytes are found once they are read.
+/// The number of a value that is to be read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place(usize);
 
@@ -44,7 +44,7 @@ impl Reading {
         Place(self.wanted.len() - 1)
     }
 
-    /// Bytes of all values; those of several values count once.
+    /// The number of bytes of all values; bytes that several values share count once.
     pub(super) fn distinct_bytes(&self) -> u64 {
         let (mut end, mut bytes) = (0, 0_u64);
         for value in self.in_order().into_iter().filter_map(|number| self.wanted.get(number)) {
