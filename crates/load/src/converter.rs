@@ -22,7 +22,7 @@ pub struct OutputConverter {
     is_padded: bool,
     /// `None` keeps Arrow.
     converter: Option<Converter>,
-    /// Whether Arrow rows are cut into batches, or anywhere.
+    /// Whether Arrow rows are cut only between batches.
     keeps_batches: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct OutputConverter {
 pub enum OutputKind {
     /// Batches of the requested sizes.
     Arrow,
-    /// Rows of any numbers, with exactly the declared types.
+    /// Any number of rows at a time, with exactly the declared types.
     ArrowStream,
     Columns(ColumnOptions),
 }

@@ -1,7 +1,7 @@
-//! Rows with the declared types of their columns: strings and binaries, which are views before, get offsets, and 32 bits can address 2 GiB of them.
+//! Gives rows the declared types of their columns. Strings and binaries were views and get offsets, which address 2 GiB with 32 bits.
 //!
-//! The invariant: no value is dropped or changed. Where the values of a column exceed its offsets, the rows are cut, or the column of a batch has
-//! offsets of 64 bits.
+//! The invariant: no value is dropped or changed. If the values of a column exceed its offsets, the rows are cut, or the column of a batch gets
+//! 64-bit offsets.
 
 use crate::dictionary::with_distinct_values;
 use arrow_array::cast::AsArray;
@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = i32::MAX as u64;
 /// How rows may be cut.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cuts<'a> {
-    /// Into batches of these sizes. A column that does not fit its offsets has wide ones in that batch.
+    /// Into batches of these sizes. A column that does not fit its offsets has 64-bit offsets in that batch.
     Batches(&'a [usize]),
     /// Anywhere. All pieces have the declared types.
     Anywhere,

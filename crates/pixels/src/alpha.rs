@@ -1,7 +1,7 @@
 //! Alpha of a PNG that stays a PNG.
 //!
-//! Decoders composite on a background, and all else here knows one or three channels. On black, colors are those that Pillow weights by alpha (mode `RGBa`);
-//! between white and black, they differ by what alpha lets through. Invariant: the rounding is Pillow's.
+//! Decoders composite on a background, and all other code here handles one or three channels. On black, the colors are those that Pillow weights by
+//! alpha (mode `RGBa`). The difference between white and black is what alpha lets through. Invariant: the rounding is that of Pillow.
 
 use shardmill_images::{ImageFormat, sniff};
 
@@ -23,13 +23,13 @@ fn chunk_names(png: &[u8]) -> impl Iterator<Item = [u8; 4]> {
     })
 }
 
-/// Alpha of the pixels, which are composited on white and on black.
+/// The alpha of pixels that were composited on white and on black.
 pub(crate) fn alpha_of(white: &[u8], black: &[u8], channels: usize) -> Vec<u8> {
     let step = channels.max(1);
     white.iter().step_by(step).zip(black.iter().step_by(step)).map(|(white, black)| 255 - white.saturating_sub(*black)).collect()
 }
 
-/// Takes the weight of alpha from colors, as Pillow does; the color of a transparent pixel stays.
+/// Divides colors by their alpha, as Pillow does; the color of a transparent pixel stays.
 pub(crate) fn unweight(colors: &mut [u8], channels: usize, alpha: &[u8]) {
     for (pixel, alpha) in colors.chunks_exact_mut(channels.max(1)).zip(alpha) {
         if !matches!(alpha, 0 | 255) {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alpha_is_what_lies_between_white_and_black() {
+    fn alpha_is_the_difference_between_white_and_black() {
         // As `blend` rounds.
         let on = |color: u32, under: u32, alpha: u32| {
             let sum = color * alpha + under * (255 - alpha) + 128;

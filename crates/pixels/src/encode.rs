@@ -55,7 +55,7 @@ fn png(image: Raster<'_>) -> Result<Vec<u8>> {
     png_of(image.sides(), color, &image.packed())
 }
 
-/// A PNG of colors with their alpha, one byte a pixel.
+/// A PNG of colors with their alpha, one byte per pixel.
 pub(crate) fn png_with_alpha(colors: Raster<'_>, alpha: &[u8]) -> Result<Vec<u8>> {
     let color = if colors.channels() == 1 { ColorType::GrayscaleAlpha } else { ColorType::Rgba };
     let packed = colors.packed();

@@ -1,7 +1,7 @@
 //! Images in another codec, no larger than asked for, and upright.
 //!
 //! A [`Reencoder`] belongs to one thread, and keeps its buffers from image to image. Invariant: an image that already has the codec, the size and the
-//! orientation is not touched, so a second run changes nothing. A PNG that stays one keeps its alpha.
+//! orientation is not touched, so a second run changes nothing. A PNG that stays a PNG keeps its alpha.
 
 use shardmill_images::{ImageFormat, page_facts, sniff};
 

@@ -28,7 +28,7 @@ pub struct Listing {
 pub struct SideCar {
     pub path: String,
     pub reason: &'static str,
-    /// It may be data all the same.
+    /// The file may be data nevertheless.
     pub is_surprising: bool,
 }
 
@@ -51,8 +51,8 @@ pub const SIDE_CARS: [&str; 12] = [
     "SHA512SUMS",
 ];
 
-/// Name suffixes of files that accompany the file with the remaining name: indexes of MosaicML Streaming, Energon and WebDataset, checksums, copies
-/// of editors, and files that were not finished.
+/// Name suffixes of files that accompany the file with the remaining name: indexes of MosaicML Streaming, Energon and WebDataset, checksums, backups
+/// of editors, and unfinished files.
 const SIDE_CAR_SUFFIXES: [&str; 22] = [
     ".json.meta",
     ".csv.meta",

@@ -1,9 +1,8 @@
 //! Recognizes the directories of table formats: Delta, Iceberg and Hudi.
 //!
-//! Files of older versions and of deleted rows lie beside the current ones there, and only the log
-//! of the table says which are current. Used before the files of a directory or a glob are read.
-//! The invariant: a directory that holds a mark, or is near one, is an error, never a list of
-//! files.
+//! Such a directory also holds files of older versions and of deleted rows, and only the log of the
+//! table says which files are current. Used before the files of a directory or a glob are read. The
+//! invariant: a directory at, above or below a mark is an error, never a list of files.
 
 use crate::data_files::root_of;
 use crate::{Error, Result};
@@ -40,19 +39,19 @@ impl Lake {
     }
 }
 
-/// Directories in that of a table, with its format.
+/// Names of directories that mark the directory of a table, with its format.
 const MARKS: [(&str, Lake); 3] = [("_delta_log", Lake::Delta), (".hoodie", Lake::Hudi), (METADATA, Lake::Iceberg)];
 
 const METADATA: &str = "metadata";
 
-/// Of the files in it, those that make a directory with this name the mark of an Iceberg table.
+/// A `metadata` directory marks an Iceberg table only if it has a file with this suffix.
 const METADATA_SUFFIX: &str = ".metadata.json";
 
 /// Rejects a directory or a glob if a directory at, below or above it is that of a table. `listed`
 /// are all files that were found there.
 ///
-/// Local directories are searched upwards to the root. In a store, the directory above is asked for
-/// with one request, and that of a glob with another.
+/// Local directories are searched upwards to the root. In a store, one request lists the parent
+/// directory, and for a glob, another one lists the directory of the glob.
 ///
 /// # Errors
 /// [`Error::LakeDirectory`].
@@ -91,16 +90,16 @@ fn refused(directory: &str, lake: Lake) -> Error {
     Error::LakeDirectory { directory: directory.to_owned(), lake }
 }
 
-/// The directory and all above it, by the path as it is given and by the one that links lead to.
+/// The directory and all directories above it, by the given path and by the resolved one.
 fn ancestors(directory: &str) -> impl Iterator<Item = PathBuf> + use<> {
     let directory = Path::new(directory);
-    // What is before `..` is not above.
+    // The part of a path before `..` is not above the directory.
     let given = std::path::absolute(directory).ok().filter(|path| !path.components().any(|part| part == Component::ParentDir));
     let names = [given, directory.canonicalize().ok()];
     names.into_iter().flatten().flat_map(|name| name.ancestors().map(Path::to_owned).collect::<Vec<_>>())
 }
 
-/// The table that a listed file belongs to as a part of its mark.
+/// The directory of the table whose mark contains a listed file.
 fn marked(path: &str) -> Option<(&str, Lake)> {
     MARKS.iter().find_map(|(name, lake)| {
         let is_whole = |at: &usize| path.get(..*at).is_none_or(|head| head.is_empty() || head.ends_with('/'));
@@ -113,8 +112,8 @@ fn marked(path: &str) -> Option<(&str, Lake)> {
     })
 }
 
-/// A directory that cannot be listed is taken for one without a mark: users may be allowed to read
-/// only what is below it.
+/// A directory that cannot be listed counts as one without a mark: users may have access only to
+/// what is below it.
 fn lake_of(store: &dyn Store, directory: &str) -> Option<Lake> {
     let found = store.directories_in(directory, &MARKS.map(|(name, _)| name)).ok()?;
     let is_lake = |lake: Lake| {

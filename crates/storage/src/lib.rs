@@ -220,7 +220,7 @@ pub trait Store: Send + Sync + Debug {
     /// [`Error::NotFound`] when a path without wildcards does not exist.
     fn list(&self, path: &str) -> Result<Vec<String>>;
 
-    /// Which of `names` are directories in `directory`. A store over a network answers with one request, if it can be listed by directory.
+    /// Whether each of `names` is a directory in `directory`. A remote store that can be listed by directory needs one request.
     ///
     /// # Errors
     /// [`Error::List`] when it cannot be listed.

@@ -1,14 +1,14 @@
-//! Texts and tokens in messages, which show no more of them than a reader needs.
+//! Shortens texts and tokens in messages.
 
 use std::fmt::Write as _;
 
 /// How many characters of a token or a text are shown.
 const SHOWN: usize = 80;
 
-/// How many characters a reason of another library may have.
+/// How many characters of another library's message are shown.
 const REASON: usize = 400;
 
-/// The beginning of `text` as a literal; of a longer one, also its length.
+/// The beginning of `text` as a literal. If it is not the whole text, the length follows.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {

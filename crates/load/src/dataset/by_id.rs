@@ -3,7 +3,7 @@
 //! Fields are matched at every level by id, or by name in files without ids, once, when the file is
 //! opened. They then have the names and the order of the table, so that nothing above depends on
 //! the schema that the file was written with. The invariant: a field of the file with another id is
-//! never delivered, whatever its name is; one that the file lacks has its default, or is null.
+//! never delivered, whatever its name; a field that the file lacks has its default or is null.
 
 use super::rows::repeated;
 use super::table::TableColumn;
@@ -25,8 +25,8 @@ const FIELD_ID: &str = "PARQUET:field_id";
 /// `inner` with those `columns` of the table that it has.
 ///
 /// # Errors
-/// For a file without ids if the columns have no names, a required field that is missing, and one
-/// type that is nested where the other is not.
+/// If the file has no ids and the columns have no names, if a required field is missing, or if only
+/// one of two types is nested.
 pub(super) fn with_columns(inner: Arc<dyn TableFile>, schema: &Schema, columns: &[TableColumn]) -> Result<Arc<dyn TableFile>> {
     let own = inner.declared_schema().fields();
     let has_ids = has_id(own);
@@ -189,7 +189,7 @@ impl Shape {
             (Self::Struct(parts), Some((step, rest))) => {
                 let Value::Own(place, shape) = &parts.get(step.index)?.value else { return None };
                 let (places, shape) = shape.below(rest)?;
-                // What is left of a list of structs in between is a list of the field.
+                // A list of structs in between becomes a list of the field.
                 Some((std::iter::once(*place).chain(places).collect(), shape))
             }
             (Self::Same, Some(_)) => Some((steps.iter().map(|step| step.index).collect(), Self::Same)),
@@ -225,8 +225,7 @@ fn list_of<O: OffsetSizeTrait>(list: &GenericListArray<O>, item: &Field, shape: 
     Ok(Arc::new(GenericListArray::<O>::try_new(item, list.offsets().clone(), items, list.nulls().cloned())?))
 }
 
-/// How a column is made: of the column `own` of the file, and of the field at `steps` of the
-/// result.
+/// How a column is made: from the column `own` of the file, then from the field at `steps` of that.
 #[derive(Debug)]
 struct Source {
     own: usize,
@@ -240,7 +239,7 @@ struct TableView {
     schema: SchemaRef,
     declared: SchemaRef,
     nested: Vec<NestedColumn>,
-    /// Of the top-level columns, and of the fields inside of structs.
+    /// For the top-level columns, then for the fields inside of structs.
     sources: Vec<Source>,
 }
 

@@ -5,7 +5,7 @@ use shardmill_formats::mds::Compression;
 use shardmill_formats::signature::{SIGNATURE_BYTES, Signature};
 use shardmill_storage::{RangeRead, store_of};
 
-/// Names of archives; those whose compression is not read are refused when they are opened, not left out.
+/// Extensions of archives. Archives whose compression is not read are refused when they are opened, not left out.
 const TAR_EXTENSIONS: [&str; 10] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz"];
 /// Extensions of compressed files, after that of their format.
 const PACKED: [&str; 6] = ["gz", "zst", "zstd", "bz2", "br", "snappy"];

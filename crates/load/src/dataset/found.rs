@@ -49,7 +49,7 @@ struct Candidate {
     is_named: bool,
     /// The format according to an index.
     format: Option<Format>,
-    /// The path below which it was found, by number.
+    /// The number of the path below which it was found.
     path: usize,
 }
 
@@ -139,8 +139,8 @@ impl Candidates {
     }
 }
 
-/// A file that is named, or that an index lists, is read. Of a directory or a glob, these are the files with an extension of the format; only if there
-/// is none, those whose extension is unknown.
+/// A file that is named, or that an index lists, is read. From a directory or a glob, the files with an extension of the format are read; if
+/// there are none, those without a known extension.
 fn choose(format: Format, candidates: Vec<Candidate>, found: &mut Found, paths: &[String]) -> Result<()> {
     let by_name = |candidate: &Candidate| Format::of(&candidate.file.path);
     let is_meant = |candidate: &Candidate| candidate.is_named || candidate.format.is_some();

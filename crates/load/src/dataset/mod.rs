@@ -244,7 +244,7 @@ impl OpenFile {
     }
 }
 
-/// Bounds in the type of `field`. If one of them has no equal value there, they keep their type, and pruning ignores them.
+/// Bounds in the type of `field`. If one of them cannot be converted exactly, they keep their type, and pruning ignores them.
 fn in_type(statistics: Statistics, field: &Field) -> Statistics {
     let wanted = value_type(field.data_type());
     match (exactly(&statistics.min, wanted), exactly(&statistics.max, wanted)) {

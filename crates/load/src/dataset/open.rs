@@ -51,7 +51,7 @@ pub struct DatasetOptions {
 /// Where `key=value` directories are columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HiveKeys {
-    /// Below a directory, or below the part of a glob before its first wildcard. A file has those of its whole path.
+    /// Below a directory, or below the part of a glob before its first wildcard; for a file, in its whole path.
     Below,
     /// In the whole path of each file.
     Path,

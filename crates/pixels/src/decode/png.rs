@@ -72,7 +72,7 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     }
 }
 
-/// The payload with the chunk that ends a PNG, which a file that was cut lacks. Whether its rows are there is found when they are decoded.
+/// The payload with the chunk that ends a PNG, which a truncated file lacks. Decoding its rows shows whether they are complete.
 fn ended(payload: &[u8]) -> Cow<'_, [u8]> {
     const END: &[u8] = b"\0\0\0\0IEND\xae\x42\x60\x82";
     let mut at = 8;
@@ -83,7 +83,7 @@ fn ended(payload: &[u8]) -> Cow<'_, [u8]> {
             if &name != b"IDAT" {
                 return [before, END].concat().into();
             }
-            // What there is of the pixels, whose checksum is not asked for.
+            // The available part of the pixels, whose checksum is not verified.
             let pixels = payload.get(at + 8..).unwrap_or_default();
             let pixels = pixels.get(..len).unwrap_or(pixels);
             let stated = u32::try_from(pixels.len()).unwrap_or(u32::MAX).to_be_bytes();

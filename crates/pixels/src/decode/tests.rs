@@ -117,7 +117,7 @@ fn claims_are_refused_before_memory_is_taken() {
     }
 }
 
-/// A progressive or sequential JPEG of one component, or of the first of three, with this number of scans of zeros.
+/// A progressive or sequential JPEG with this number of scans of zeros, all of the first component.
 fn jpeg_of_scans(frame: u8, side: u16, components: u8, scans: usize) -> Vec<u8> {
     let mut payload = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
     payload.resize(payload.len() + 64, 1);

@@ -1,8 +1,8 @@
 //! Keys that object_store refuses, such as `a//b` and `a/./b`.
 //!
-//! It parses the keys of a listing, and one that it refuses would make everything beside it
-//! unlistable. Such keys are therefore escaped in the answers of the store, and restored when they
-//! have been parsed. The invariant: a key is read by exactly its own name, or is not read.
+//! object_store parses the keys of a listing, and fails for the whole listing if it refuses one. Such
+//! keys are therefore escaped in the responses of the store, and restored after they were parsed. The
+//! invariant: a key is read by exactly its own name, or is not read.
 
 use object_store::client::{HttpError, HttpResponse, HttpResponseBody};
 use object_store::path::{Error, Path, PathPart};
@@ -13,14 +13,14 @@ use std::borrow::Cow;
 /// Starts an escaped key. A key that starts with this private character is escaped too.
 const ESCAPED: char = '\u{10FFFD}';
 
-/// Elements with a key.
+/// The XML elements that contain keys.
 const ELEMENTS: [&str; 3] = ["Key", "Name", "Prefix"];
 
-/// The path of a key as it is, if requests can name it. Clients resolve `.` and `..` in addresses,
-/// and object_store drops a slash at the start.
+/// The path that is exactly the key, if it can be requested. Clients resolve `.` and `..` in
+/// addresses, and object_store drops a slash at the start.
 ///
 /// # Errors
-/// For such a key.
+/// For a key that cannot be requested.
 pub(super) fn literal(key: &str) -> Result<Path, Error> {
     match Path::parse(key) {
         Err(Error::EmptySegment { .. }) if !key.starts_with('/') && !key.ends_with('/') => {
@@ -63,7 +63,7 @@ pub(super) fn is_unreadable(key: &str) -> bool {
     literal(key).map_or(true, |path| path.as_ref() != key)
 }
 
-/// The answer to a listing, with irregular keys escaped.
+/// The response to a listing, with irregular keys escaped.
 ///
 /// # Errors
 /// When the body cannot be received.
@@ -94,7 +94,7 @@ fn escaped_listing(text: &str) -> Option<String> {
     (copied > 0).then_some(changed)
 }
 
-/// Where the content of the element begins whose tag begins at `at`.
+/// Where the content of an element begins if its tag begins at `at`.
 fn start_of(at: usize, name: &str) -> usize {
     at + name.len() + 2
 }

@@ -46,7 +46,7 @@ pub(crate) use service::Service;
 use crate::{Result, Store};
 use std::sync::Arc;
 
-/// Whether no request can name the object of a listed path: its key starts or ends with a slash, or has `.`, `..` or a control character.
+/// Whether the object of a listed path cannot be requested: its key starts or ends with a slash, or has `.`, `..` or a control character.
 #[must_use]
 pub fn is_unreadable(path: &str) -> bool {
     location::Location::parse(path).is_ok_and(|place| place.service != Service::Http && keys::is_unreadable(&place.key))

@@ -177,7 +177,7 @@ impl RemoteStore {
         found.map_err(|error| error_of(&error, path, Operation::Listing, &self.options))
     }
 
-    /// Which of `names` are directories below a prefix, which ends with a slash or is empty: one request, unless more is in it than on one page.
+    /// Whether each of `names` is a directory below a prefix, which ends with a slash or is empty. Needs one request if the listing has one page.
     pub(super) fn directories_in(&self, prefix: &str, names: &[&str], path: &str) -> Result<Vec<bool>> {
         let client = self.client()?;
         // Other stores are listed only as a whole.

@@ -48,7 +48,7 @@ impl Added {
     }
 }
 
-/// `added_tokens` for the engine, which looks for the texts alone. The last one of a text counts.
+/// `added_tokens` for the engine, which searches for the texts only. Of several tokens with the same text, the last one counts.
 pub(super) fn declarations(added: &[Added]) -> Value {
     let last: HashMap<&str, usize> = added.iter().enumerate().map(|(place, token)| (token.content.as_str(), place)).collect();
     let is_last = |(place, token): &(usize, &Added)| last.get(token.content.as_str()) == Some(place);

@@ -17,7 +17,7 @@ impl Tokenizer {
     /// The ids of each text, encoded on up to `threads` threads until `is_stopped`.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode_into`], for the first text that has one, as [`Error::InText`]; [`Error::Stopped`].
+    /// The first error of [`Tokenizer::encode_into`], as [`Error::InText`]; [`Error::Stopped`].
     pub fn encode_batch<T: AsRef<str> + Sync>(
         &self,
         texts: &[T],

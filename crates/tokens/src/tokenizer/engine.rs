@@ -44,7 +44,7 @@ pub(crate) trait Normalizer: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
     Nothing,
-    /// Added tokens alone.
+    /// Only added tokens.
     Tokens,
     /// Text, and then an added token.
     TextAndToken,

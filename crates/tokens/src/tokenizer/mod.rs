@@ -76,9 +76,9 @@ pub struct Tokenizer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WithoutIds {
-    /// They do.
+    /// Special tokens become ids.
     Never,
-    /// Text spells no control token in formats that keep them apart from text.
+    /// In formats that separate control tokens from text, text never becomes a control token.
     InText,
     Always,
 }
@@ -226,7 +226,7 @@ impl Tokenizer {
         }
     }
 
-    /// That [`SpecialInText::Id`] is possible, for a text or for the text of a conversation.
+    /// Checks that [`SpecialInText::Id`] is possible, for a text or for the text of a conversation.
     ///
     /// # Errors
     /// [`Error::SpecialOption`] if it is not.

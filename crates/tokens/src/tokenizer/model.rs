@@ -17,9 +17,9 @@ pub(crate) struct Model {
     /// Whether unknown characters become tokens of their bytes.
     pub(crate) has_byte_tokens: bool,
     pub(crate) vocabulary: Vocabulary,
-    /// The model, if it is not in `text`.
+    /// The Unigram model, which is not in `text`.
     pub(crate) unigram: Option<Unigram>,
-    /// What the settings of a directory change about ids.
+    /// Changes of ids by the settings of a directory.
     pub(crate) changes: Vec<String>,
     pub(crate) template: Template,
 }

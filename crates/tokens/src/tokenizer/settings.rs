@@ -1,7 +1,7 @@
 //! Settings of a directory that change ids, with the meaning that transformers gives them.
 //!
-//! Each is applied or refused by name. The class that `tokenizer_config.json` names decides what is beside a `.model`, since it is that class which turns
-//! the file into a tokenizer there.
+//! Each setting is applied or refused by name. For a `.model`, the settings depend on the class that `tokenizer_config.json` names, because that
+//! class turns the file into a tokenizer.
 
 use super::added::{Added, Bounds};
 use super::directory::Configured;
@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     extra: Vec<Added>,
     /// Whether `tokenizer_config.json` lists the extra tokens.
     has_own_extra: bool,
-    /// That the directory mentions.
+    /// The roles that the directory mentions.
     roles: Vec<String>,
     pub(crate) class: Option<String>,
     pub(crate) add_prefix_space: Option<bool>,
@@ -35,7 +35,7 @@ pub(crate) struct Settings {
     pub(crate) splits_special_tokens: bool,
     /// `add_bos_token` and `add_eos_token`.
     adds: (bool, bool),
-    /// What the class `BertTokenizer` has, each with its value in the file.
+    /// Settings of the class `BertTokenizer`, with their values in the file.
     pub(crate) folding: Vec<(&'static str, bool)>,
 }
 
@@ -48,13 +48,13 @@ struct Declared {
 }
 
 impl Settings {
-    /// Of the files of a directory.
+    /// Reads the settings from the files of a directory.
     pub(super) fn read(configured: &Configured) -> Result<Self> {
         let (config, map) = (configured.config.as_ref(), configured.map.as_ref());
         let get = |key: &str| config.and_then(|config| config.entries.get(key));
         let flag = |key: &str| get(key).and_then(Value::as_bool);
         let declares = get("added_tokens_decoder");
-        // As in transformers, a configuration that declares the added tokens stands alone.
+        // As in transformers, `special_tokens_map.json` is ignored if the configuration declares the added tokens.
         let map = map.filter(|_| declares.is_none());
         let value = |key: &str| map.and_then(|map| map.entries.get(key)).or_else(|| get(key)).filter(|value| !value.is_null());
         let mut named: Vec<Added> = NAMED.into_iter().filter_map(|key| special(value(key)?)).collect();
@@ -117,7 +117,7 @@ impl Settings {
         self.named.extend(named);
     }
 
-    /// Tokens of a file that transformers takes for extra ones, in place of those of `special_tokens_map.json`, if the configuration lists none.
+    /// Sets tokens of a file that transformers uses as extra tokens if the configuration lists none, instead of those of `special_tokens_map.json`.
     pub(super) fn set_extra(&mut self, tokens: Vec<Added>) {
         if !self.has_own_extra {
             self.extra = tokens;
@@ -126,8 +126,8 @@ impl Settings {
 
     /// Adds the tokens of the directory to those of the file, and returns what changed.
     ///
-    /// `known` is the id of a token of the model, which has `size` tokens. A token that neither of them has gets the next id. Declared tokens with another id
-    /// are refused.
+    /// `known` returns the id of a token of the model, which has `size` tokens. A token that is in neither gets the next id. A declared token with
+    /// another id is refused.
     pub(super) fn add(&self, added: &mut Vec<Added>, known: impl Fn(&str) -> Option<u32>, size: u32) -> Result<Vec<String>> {
         let mut changes = Vec::new();
         for Declared { file, id, token } in &self.declared {
@@ -148,7 +148,7 @@ impl Settings {
         Ok(changes)
     }
 
-    /// As [`Self::add`], for ranks: each declared token gets its id and is special, and the extra tokens of the configuration come before those with a role.
+    /// As [`Self::add`], for ranks: each declared token gets its id and is special. Extra tokens of the configuration come before those with a role.
     pub(super) fn add_to_ranks(&self, added: &mut Vec<Added>, known: impl Fn(&str) -> Option<u32>, size: u32) -> Result<Vec<String>> {
         let mut changes = Vec::new();
         for Declared { file, id, token } in &self.declared {
@@ -170,7 +170,7 @@ impl Settings {
         Ok(changes)
     }
 
-    /// For a `tokenizer.json`, in any version: what the class would build in another way than the file has it.
+    /// Refuses settings with which the class would build a different tokenizer than a `tokenizer.json`, in any version, describes.
     pub(super) fn check_document(&self, document: &Value) -> Result<()> {
         let mut steps = Vec::new();
         ["normalizer", "pre_tokenizer"].iter().filter_map(|key| document.get(key)).for_each(|value| flatten(value, &mut steps));
@@ -194,7 +194,7 @@ impl Settings {
         Ok(())
     }
 
-    /// For a `file` that neither puts a space before a text nor changes its letters.
+    /// Refuses settings that a `file` contradicts which neither puts a space before a text nor changes its letters.
     pub(super) fn check_plain(&self, file: &str) -> Result<()> {
         if self.add_prefix_space == Some(true) {
             return Err(self.refused("add_prefix_space: true", format!("{file} puts no space before a text")));
@@ -216,13 +216,13 @@ impl Settings {
     }
 }
 
-/// Gives a token that is there the flags of `token`.
+/// Gives an existing token the flags of `token`. Returns whether there is one.
 fn change(added: &mut [Added], token: &Added, changes: &mut Vec<String>) -> bool {
     let mut is_known = false;
     for known in added.iter_mut().filter(|known| known.content == token.content) {
         is_known = true;
         let before = known.clone();
-        // A token stays special.
+        // A special token stays special.
         known.is_special |= token.is_special;
         (known.is_normalized, known.bounds, known.is_piece) = (token.is_normalized, token.bounds, false);
         changes.extend((*known != before).then(|| format!("{known:?}")));
@@ -265,7 +265,7 @@ fn flag(step: &Value, key: &str) -> Option<bool> {
     step.get(key).and_then(Value::as_bool)
 }
 
-/// Whether a step puts a space before a text, if it decides about that.
+/// Whether a step puts a space before a text; `None` if it does not decide.
 fn space_before(step: &Value) -> Option<bool> {
     match kind(step) {
         "ByteLevel" => Some(flag(step, "add_prefix_space").unwrap_or(true)),
@@ -278,7 +278,7 @@ fn space_before(step: &Value) -> Option<bool> {
     }
 }
 
-/// A special token: its text, or an object with flags. An empty one is none.
+/// A special token: its text, or an object with flags. `None` if the text is empty.
 fn special(value: &Value) -> Option<Added> {
     let content = value.as_str().or_else(|| value.get("content")?.as_str()).filter(|content| !content.is_empty())?;
     Some(Added { is_special: true, ..flagged(content, value, true) })
@@ -289,7 +289,7 @@ fn flagged(content: &str, value: &Value, is_special: bool) -> Added {
     let is_special = flag("special").unwrap_or(is_special);
     Added {
         is_special,
-        // Plain text is given no flags.
+        // A token given as text has no flags.
         is_normalized: flag("normalized").unwrap_or(!is_special),
         bounds: Bounds {
             is_word: flag("single_word").unwrap_or(false),

@@ -14,7 +14,7 @@ pub(super) const HIGHEST_ID: u32 = (1 << 24) - 1;
 /// How many similar tokens an error names.
 const SIMILAR: usize = 5;
 
-/// Longer tokens take long to compare, and are not typed.
+/// Longer tokens take long to compare, and users do not type them.
 const MOST_COMPARED: usize = 512;
 
 pub(crate) struct Vocabulary {
@@ -48,7 +48,7 @@ impl Vocabulary {
         Self::collect(&model, added, is_byte_level)
     }
 
-    /// Of a canonical document, and what the directory changes of it.
+    /// Reads a canonical document. Also returns what the directory changes.
     pub(super) fn read(path: &str, document: &Value, settings: &Settings) -> Result<(Self, Vec<String>)> {
         let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
         let model = &document["model"];

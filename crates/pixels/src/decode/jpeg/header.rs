@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::raster::Sides;
 
 const JPEG: ImageFormat = ImageFormat::Jpeg;
-/// The most that are decoded of any image. Encoders write ten or so.
+/// The highest number of scans that is decoded. Encoders write about ten.
 pub(super) const MAX_SCANS: u16 = 500;
-/// As many are decoded of images of all sizes.
+/// This number of scans is decoded for images of all sizes.
 const FREE_SCANS: u64 = 32;
-/// The product of scans and pixels for more: half a second or so.
+/// The limit of scans times pixels for more scans: about half a second.
 const MAX_PASSED_PIXELS: u64 = 1 << 29;
 
 /// The frame header, and where the markers are.
@@ -145,7 +145,7 @@ impl Header {
         Ok(())
     }
 
-    /// Refuses more scans than an encoder writes, before one is decoded: a scan of a few bytes costs a pass over all coefficients.
+    /// Refuses more scans than an encoder writes, before any of them is decoded: a scan of a few bytes costs a pass over all coefficients.
     ///
     /// # Errors
     /// For more than [`MAX_SCANS`], and for more than [`FREE_SCANS`] that pass over more than [`MAX_PASSED_PIXELS`] together.
@@ -211,7 +211,7 @@ fn next_marker(payload: &[u8], position: usize, extraneous: &mut Vec<std::ops::R
     Ok((code, position + found + 2))
 }
 
-/// Number of scans, of which the first has its data at `position`.
+/// The number of scans; the data of the first one begins at `position`.
 fn scans(payload: &[u8], mut position: usize) -> u64 {
     let mut scans = 1;
     while let Some(at) = payload.get(position..).and_then(|rest| rest.iter().position(|byte| *byte == 0xff)) {

@@ -24,7 +24,7 @@ pub(super) enum Wanted {
     All,
     Ordinary,
     Special,
-    /// Pieces, which are not among the others.
+    /// Pieces; the other variants do not contain them.
     Pieces,
 }
 

@@ -50,7 +50,7 @@ pub(super) fn read(path: &str, bytes: &[u8], configuration: &mut Configuration, 
     let mut changes = settings.add(&mut added, |token| ids.get(token).copied(), size)?;
     // The engine has no normalizer for them: they are found in the text as written.
     for token in &mut added {
-        // A generic class finds them where its normalizer has replaced the spaces, and takes other white space alone.
+        // A generic class searches after its normalizer has replaced the spaces, so it strips only other white space.
         if class == Class::Generic && token.is_normalized && (token.bounds.takes_left || token.bounds.takes_right) {
             return Err(unsupported("an added token has `lstrip` or `rstrip` with `normalized`, which this class applies after its normalizer"));
         }
@@ -73,7 +73,7 @@ pub(super) fn read(path: &str, bytes: &[u8], configuration: &mut Configuration, 
     let symbols = file.pieces.iter().filter(|piece| piece.kind == Kind::UserDefined).map(|piece| piece.text.clone()).collect();
     let rules = match class {
         Class::SentencePiece => Rules::new(path, file.normalizer, prefix, symbols)?,
-        // They do not read the normalizer of the file.
+        // These classes do not use the normalizer of the file.
         Class::Generic | Class::Llama => {
             let plain = Normalization { charsmap: &[], remove_extra_whitespaces: false, escape_whitespaces: true, ..file.normalizer };
             Rules::new(path, plain, prefix, Vec::new())?
@@ -89,14 +89,14 @@ pub(super) fn read(path: &str, bytes: &[u8], configuration: &mut Configuration, 
         vocabulary,
         changes,
         template: Template::default(),
-        // Its ids are those of the library since its sums have 32 bits, so they have another name.
         unigram,
     };
+    // A separate kind, so that ids and counts that were stored with sums of 64 bits do not match.
     let kind = if file.model == 1 { "sentencepiece unigram" } else { "sentencepiece" };
     Ok((model, fingerprint::of_bytes(kind, bytes, "", std::iter::empty())))
 }
 
-/// The pieces that are found before the model sees a text, or in its normalizer with `is_library`.
+/// The pieces that are found before the model gets a text, or in its normalizer with `is_library`.
 fn added_pieces(file: &File<'_>, is_library: bool) -> Vec<Added> {
     let numbered = file.pieces.iter().zip(0..);
     // A Unigram model of the library finds user-defined pieces itself.
@@ -204,7 +204,7 @@ fn unknown(pieces: &[Piece]) -> usize {
     pieces.iter().position(|piece| piece.kind == Kind::Unknown).unwrap_or_default()
 }
 
-/// The arithmetic is that of the library.
+/// The model with the arithmetic of the library that the class belongs to.
 fn unigram(path: &str, file: &File<'_>, class: Class) -> Result<Unigram> {
     let normal = || file.pieces.iter().filter(|piece| piece.kind == Kind::Normal).map(|piece| piece.score);
     let (lowest, highest) = (normal().fold(f32::INFINITY, f32::min), normal().fold(f32::MIN_POSITIVE, f32::max));
@@ -216,7 +216,7 @@ fn unigram(path: &str, file: &File<'_>, class: Class) -> Result<Unigram> {
         return Unigram::of_json(path, &json!({"vocab": vocabulary, "unk_id": unknown(&file.pieces), "byte_fallback": file.byte_fallback}));
     }
     let score = |piece: &Piece| match piece.kind {
-        // So that they are always taken.
+        // High enough that the piece is always used.
         Kind::UserDefined => u32::try_from(piece.text.len()).map_or(0.0, f64::from) * f64::from(highest) - 0.1,
         _ => f64::from(piece.score),
     };

@@ -21,7 +21,7 @@ pub(super) struct Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prefix {
     Never,
-    /// Before the first part of a text that is no added token.
+    /// Before the first part of a text that is not an added token.
     First,
     /// After the last part of a text.
     Suffix,

@@ -1,8 +1,8 @@
 //! Unigram models: the segmentation of a text whose tokens have the highest sum of scores.
 //!
-//! Which one of nearly equal segmentations is the highest depends on how the sums are rounded, and so on the library that the file is for. The search keeps
-//! no more of a text than the part in which tokens overlap: once all segmentations have a boundary in common, what is before it is decided. See [`words`] for
-//! what is kept of words that come again.
+//! If segmentations are nearly equal, the result depends on how the sums are rounded, and so on the library that the file is for. The search keeps
+//! only the part of a text in which tokens overlap: as soon as all segmentations have a common boundary, everything before it is decided. See
+//! [`words`] for repeated words.
 
 mod trie;
 mod words;
@@ -14,7 +14,7 @@ use std::ops::Range;
 use trie::Trie;
 use words::{Words, ends_words};
 
-/// What an unknown character scores below the lowest token.
+/// How much lower an unknown character scores than the lowest token.
 const PENALTY: f64 = 10.0;
 
 /// Noncharacters, in an order that no text has.
@@ -44,12 +44,12 @@ pub(crate) enum Library {
 
 /// What a model is made of.
 pub(crate) struct Parts<'a> {
-    /// Tokens that text can become. Of two with one text, the last one counts.
+    /// Tokens that text can become. Of two tokens with the same text, the last one counts.
     pub(crate) tokens: Vec<(&'a str, u32)>,
     /// By id.
     pub(crate) scores: Vec<f64>,
     pub(crate) unknown: u32,
-    /// Of all tokens that count.
+    /// The lowest score of all tokens that count.
     pub(crate) lowest: f64,
     pub(crate) bytes: Option<Box<[Option<u32>; 256]>>,
     pub(crate) library: Library,
@@ -59,14 +59,14 @@ pub(crate) struct Parts<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Node {
     sum: f64,
-    /// How much higher it is than all others.
+    /// How much higher its sum is than those of all others.
     margin: f64,
     /// Where its last token begins.
     start: u32,
     id: u32,
 }
 
-/// Buffers of one call, and the words of calls before it.
+/// Buffers of one call, and the words of earlier calls.
 #[derive(Debug, Default)]
 pub(crate) struct Path {
     lattice: Lattice,
@@ -82,7 +82,7 @@ struct Lattice {
 /// Where a token begins, and its id.
 type Token = (u32, u32);
 
-/// What is known of the best segmentation beside its tokens.
+/// What is known about the best segmentation, apart from its tokens.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
     sum: f64,
@@ -161,10 +161,10 @@ impl Unigram {
         if id == self.unknown { self.unknown_score } else { self.scores.get(id as usize).copied().unwrap_or_default() }
     }
 
-    /// Gives the tokens of the best segmentation of `text` to `each`, as the library adds scores to the sum before it.
+    /// Passes the tokens of the best segmentation of `text` to `each`. Scores are added to `sum`, that of the text before it, as in the library.
     fn search(&self, library: Library, text: &str, sum: f64, lattice: &mut Lattice, mut each: impl FnMut(usize, u32)) -> Outcome {
         let mut outcome = Outcome { sum, margin: f64::INFINITY, reach: sum.abs() };
-        // Up to where all is decided.
+        // Everything before this place is decided.
         let mut decided = 0;
         lattice.nodes.clear();
         lattice.nodes.push(Node { sum, ..UNREACHED });
@@ -206,7 +206,7 @@ impl Library {
 }
 
 impl Lattice {
-    /// Of segmentations with the same sum, the one with the longest last token stays.
+    /// Among segmentations with the same sum, the one with the longest last token is kept.
     #[inline]
     fn offer(&mut self, from: usize, length: usize, id: u32, sum: f64) {
         let end = from + length;
@@ -223,7 +223,7 @@ impl Lattice {
         }
     }
 
-    /// Gives away the tokens before the last node, and begins again after it.
+    /// Passes on the tokens before the last node, and restarts after it.
     fn decide(&mut self, decided: usize, outcome: &mut Outcome, each: &mut impl FnMut(usize, u32)) {
         let Self { nodes, tokens } = self;
         let last = nodes.last().copied().unwrap_or(UNREACHED);

@@ -1,6 +1,6 @@
 //! A set of texts with numbers, searched by the bytes of a text.
 
-/// A trie as a double array: the child of a node by a byte is at the node's `base` plus the byte, if that unit names the node as its parent.
+/// A trie as a double array. The child of a node for a byte is the unit at the node's `base` plus the byte, if that unit has the node as its parent.
 pub(super) struct Trie(Vec<Unit>);
 
 #[derive(Clone, Copy)]
@@ -15,14 +15,14 @@ type Keys<'a, 'k> = &'a [(&'k [u8], u32)];
 
 const ROOT: u32 = 0;
 const NONE: u32 = u32::MAX;
-/// No node has it as its number.
+/// The parent of the root; not the number of any node.
 const OF_ROOT: u32 = u32::MAX - 1;
 const FREE: Unit = Unit { base: 0, parent: NONE, value: NONE };
-/// After this many places that do not fit, the units before them are given up.
+/// After this many places that do not fit, the free units before them are not tried again.
 const MOST_TRIES: usize = 64;
 
 impl Trie {
-    /// `keys` are sorted and differ from each other, and none is empty.
+    /// `keys` are sorted, distinct and not empty.
     pub(super) fn new(keys: Keys<'_, '_>) -> Self {
         let mut trie = Self(vec![Unit { parent: OF_ROOT, ..FREE }]);
         let mut first_free = 1;
@@ -63,7 +63,7 @@ impl Trie {
         self.0.get(place).is_none_or(|unit| unit.parent == NONE)
     }
 
-    /// The base with which all children get free units, which then exist.
+    /// A base with which all children get free units. Adds units if there are too few.
     fn place<T>(&mut self, children: &[(u8, T)], first: u8, first_free: &mut usize) -> u32 {
         let mut place = (*first_free).max(usize::from(first));
         let mut tries = 0;

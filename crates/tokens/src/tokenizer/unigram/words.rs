@@ -1,7 +1,7 @@
-//! Words that come again, with their best segmentations.
+//! Repeated words, with their best segmentations.
 //!
-//! No token crosses the beginning of a word, so the text before it changes the segmentation of a word in one way: scores are added to another sum, and
-//! rounded to another precision. A segmentation that is better than all others by more than rounding can change is the best one in any text.
+//! No token crosses the beginning of a word, so the text before a word affects its segmentation in one way only: scores are added to another sum, and
+//! rounded differently. A segmentation that is better than all others by more than the rounding error is the best one in any text.
 
 use super::{Lattice, Library, Outcome, Token, Unigram};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 const MARKER: char = '\u{2581}';
 
-/// Longer words seldom come again.
+/// Longer words are rarely repeated.
 const LONGEST: usize = 64;
 
 /// After this many words, all are forgotten.
@@ -24,12 +24,12 @@ pub(super) struct Words {
 #[derive(Debug)]
 struct Word {
     tokens: Box<[Token]>,
-    /// After a sum that is less, positive or negative, rounding decides about no token.
+    /// If the absolute sum before the word is lower, rounding cannot change a token.
     limit: f64,
 }
 
 impl Words {
-    /// The tokens of a word after text with `sum`, unless rounding may decide about them.
+    /// The tokens of a word after text with `sum`, unless rounding may change them.
     pub(super) fn tokens(&mut self, model: &Unigram, word: &str, sum: f64, lattice: &mut Lattice) -> Option<&[Token]> {
         if word.len() > LONGEST {
             return None;
@@ -53,15 +53,15 @@ impl Word {
         let mut tokens = Vec::new();
         let Outcome { margin, reach, .. } =
             model.search(Library::HuggingFace, word, 0.0, lattice, |start, id| tokens.extend(u32::try_from(start).map(|start| (start, id))));
-        // Each addition, of which there are at most as many as characters, changes a sum by up to half of the distance between numbers of its size. A
-        // comparison is changed by both of its sums; twice that leaves room for the rounding of the numbers here.
+        // There are at most as many additions as characters. Each one changes a sum by up to half of the distance between numbers of its size, and a
+        // comparison has two sums. Twice that leaves room for the rounding of the numbers here.
         let additions = u32::try_from(2 * word.chars().count()).map_or(f64::INFINITY, f64::from);
         let limit = |epsilon: f64| margin / (additions * epsilon) - reach;
         let limit = match model.library {
             Library::SentencePiece => limit(f64::from(f32::EPSILON)),
-            // The text of the unknown token may have another score than an unknown character.
+            // The text of the unknown token may have a different score than an unknown character.
             Library::HuggingFace if tokens.iter().any(|(_, id)| *id == model.unknown) => 0.0,
-            // The sum itself, if nothing is before the word.
+            // Without text before the word, the sum is exact.
             Library::HuggingFace => limit(f64::EPSILON).max(f64::MIN_POSITIVE),
         };
         Self { tokens: tokens.into(), limit }
@@ -73,7 +73,7 @@ pub(super) fn ends_words(token: &[u8]) -> bool {
     std::str::from_utf8(token).is_ok_and(|token| !token.trim_start_matches(MARKER).contains(MARKER))
 }
 
-/// The words of a text; a word begins at a space marker that is after another character. Without `ends_words`, the text is one.
+/// The words of a text. A word begins at a space marker that follows another character. Without `ends_words`, the text is one word.
 pub(super) fn split(text: &str, ends_words: bool) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut rest = 0..text.len();
     std::iter::from_fn(move || {
