@@ -1,4 +1,4 @@
-"""How much a run tries: `make test` a part that covers, `make test-all` the whole."""
+"""How much a run tests: `make test` a covering part, `make test-all` everything."""
 
 import inspect
 import itertools
@@ -13,19 +13,19 @@ IS_WHOLE = os.environ.get("SHARDMILL_TESTS") == "all"
 
 
 def examples(whole: int, quick: int = 10) -> int:
-    """How many examples are drawn, files damaged, or processes killed."""
+    """The number of examples that are drawn, files that are damaged, or processes that are killed."""
     return whole if IS_WHOLE else min(quick, whole)
 
 
 def sample(values: Sequence[Any], every: int) -> Sequence[Any]:
-    """Each of the values, or one in `every`."""
+    """All values, or one in `every` of them."""
     return values if IS_WHOLE else values[::every]
 
 
 def covering(strength: int, **axes: Sequence[Any]) -> pytest.MarkDecorator:
     """Parametrizes by a product of axes.
 
-    A few of its cases hold each combination of values of `strength` axes. The others are slow.
+    Each combination of values of any `strength` axes is in one of a few cases. The other cases are slow.
     """
     names = list(axes)
     cases = list(itertools.product(*(range(len(values)) for values in axes.values())))
@@ -47,14 +47,14 @@ def covering(strength: int, **axes: Sequence[Any]) -> pytest.MarkDecorator:
 
 
 def beginning(number: int, values: Sequence[Any]) -> list[Any]:
-    """The values of one parameter, of which all but the first `number` are slow."""
+    """The values of one parameter. All but the first `number` are slow."""
     return [
         value if index < number else pytest.param(value, marks=pytest.mark.slow) for index, value in enumerate(values)
     ]
 
 
 def in_one(names: str, values: Iterable[Any], ids: Callable[[Any], Any] = repr) -> Callable[..., Any]:
-    """Like `pytest.mark.parametrize`, but one test, which lists the cases that fail. Each case has a directory of its own."""
+    """Like `pytest.mark.parametrize`, but as one test, which lists the failing cases. Each case has its own directory."""
     split = [name.strip() for name in names.split(",")]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:

@@ -1,6 +1,6 @@
 """The command `shardmill`, forked from a process that has imported its modules: a call takes hundredths of a second.
 
-Tests of imports, of the time of the start, of signals and of forks start fresh processes instead.
+Tests of imports, of startup time, of signals and of forks start fresh processes instead.
 """
 
 import importlib
@@ -19,7 +19,7 @@ COMMANDS = Path(__file__).parents[1] / "python" / "shardmill" / "cli"
 def shardmill(
     *arguments: object, columns: int = 100, cwd: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command, with more variables of the environment. A terminal would have this number of columns."""
+    """Runs the command with additional environment variables, as on a terminal with this number of columns."""
     server = _server(os.getpid())
     assert server.stdin is not None
     assert server.stdout is not None
@@ -41,7 +41,7 @@ def shardmill(
 
 @cache
 def _server(_process: int) -> subprocess.Popen[str]:
-    """One for each process of the tests. It ends with its standard input."""
+    """One server for each test process. It ends when its standard input is closed."""
     return subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

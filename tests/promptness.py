@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-#: Whoever waits so long waits for something that will not come, however busy the machine is.
+#: A wait of this length is for something that will not happen, however busy the machine is.
 HANGS_S = 180
 
 

@@ -1,4 +1,4 @@
-"""Values of ORC files: times, decimals and unions as other writers store them, held against ORC C++."""
+"""Values of ORC files: times, decimals and unions as other writers store them, compared with ORC C++."""
 
 from __future__ import annotations
 

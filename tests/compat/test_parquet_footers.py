@@ -1,4 +1,4 @@
-"""Footers that other readers accept, and footers that are refused for what they say, not for how the file ends."""
+"""Footers that other readers accept, and footers that are refused for their content, not because the file ends early."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_footer(content: bytes, old: bytes, new: bytes) -> bytes:
     return content[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
-@pytest.mark.parametrize("stated", ["zero", "absent", "equal", "behind"])
+@pytest.mark.parametrize("stated", ["zero", "absent", "equal", "after"])
 @pytest.mark.parametrize("data_page", ["1.0", "2.0"])
 def test_position_of_the_dictionary_may_be_that_of_the_data(tmp_path: Path, stated: str, data_page: str) -> None:
     path = tmp_path / "a.parquet"
@@ -44,14 +44,14 @@ def test_position_of_the_dictionary_may_be_that_of_the_data(tmp_path: Path, stat
     dictionary, data = chunk.dictionary_page_offset, chunk.data_page_offset
     # Fields 9 and 11 of the column's metadata: the first data page, and the dictionary.
     old = b"\x26" + zigzag(data) + b"\x26" + zigzag(dictionary)
-    second = {"zero": 0, "equal": dictionary, "behind": data}.get(stated)
+    second = {"zero": 0, "equal": dictionary, "after": data}.get(stated)
     new = b"\x26" + zigzag(dictionary) + (b"" if second is None else b"\x26" + zigzag(second))
     if second is None:
         # The number of the next field is relative.
         old, new = old + b"\x1c", new + b"\x3c"
     path.write_bytes(with_footer(path.read_bytes(), old, new))
     assert pq.read_table(path).equals(WORDS)
-    if stated != "behind":
+    if stated != "after":
         assert duckdb.sql(f"select count(*), count(distinct x) from '{path}'").fetchall() == [(3000, 3)]
     assert pa.table(sm.Dataset(path)).equals(WORDS)
     assert len(sm.Dataset(path, filter=sm.col("x") == "b")) == 1000

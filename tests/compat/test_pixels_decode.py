@@ -141,7 +141,7 @@ def riff_chunk(name, data):
 @pytest.mark.parametrize("flags", [0, 2])
 def test_first_frame_of_a_webp_animation_equals_pillow_blended_or_not(options, canvas, place, flags):
     still = encoded(picture(33, 31, "RGBA"), "WEBP", **options)
-    # The chunks of the pixels, behind those of the file and of the canvas.
+    # The chunks of the pixels, after those of the file and of the canvas.
     pixels = still[12:] if still[12:16] == b"VP8L" else still[30:]
 
     def numbers(*values):

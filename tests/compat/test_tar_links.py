@@ -1,4 +1,4 @@
-"""Links and members of macOS in the tars of a data set; `tarfile` says what a link leads to, `webdataset` which samples there are."""
+"""Links and macOS metadata in the tars of a data set. The oracles are `tarfile` for links, and `webdataset` for samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories of tokenizers, against ``AutoTokenizer``: each setting is applied as there, or refused by name."""
+"""Tokenizer directories, compared with ``AutoTokenizer``: each setting is applied as there, or refused by name."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ SETTINGS: dict[str, list[Any]] = {
 
 
 def pairwise(dimensions: dict[str, list[Any]], chance: random.Random) -> Iterator[dict[str, Any]]:
-    """Combinations in which each two values of different dimensions meet."""
+    """Combinations that contain every pair of values of different dimensions."""
     names = list(dimensions)
     places = [range(len(dimensions[name])) for name in names]
     open_pairs = {

@@ -217,7 +217,7 @@ def test_small_ranks_give_the_ids_of_tiktoken_where_a_grammar_alone_would_not(
         {"model_type": "unigram", "split_by_whitespace": False},
         pytest.param(
             {"model_type": "unigram", "byte_fallback": True, "user_defined_symbols": ["<sep>", "the", "foo bar"]},
-            # Of a page of 16 KB, one tie after 5,600 pieces is decided otherwise than by the library.
+            # In a page of 16 KB, the library decides one tie after 5,600 pieces differently.
             marks=pytest.mark.xfail(strict=False, reason="ties far into a text with symbols of the user differ"),
         ),
     ],
@@ -242,7 +242,7 @@ def test_model_gives_the_ids_of_sentencepiece(options: dict[str, object], tmp_pa
 
 
 def different_code(tmp_path: Path, cases_of: Callable[[list[str]], list[str]]) -> list[str]:
-    """The texts of code whose ids are not those of sentencepiece."""
+    """The texts of source code whose ids differ from those of sentencepiece."""
     sentencepiece = pytest.importorskip("sentencepiece")
     code = "\n".join(path.read_text() for path in sorted(Path(__file__).parents[1].glob("**/*.py")))
     lines = [line for line in code.split("\n") if line.strip()]
@@ -273,7 +273,7 @@ def test_nearly_equal_segmentations_of_code_are_those_of_sentencepiece(tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="a tie in megabytes of text is decided otherwise than by the library")
+@pytest.mark.xfail(strict=False, reason="the library decides a tie in megabytes of text differently")
 def test_nearly_equal_segmentations_of_megabytes_are_those_of_sentencepiece(tmp_path: Path) -> None:
     assert different_code(tmp_path, lambda lines: ["\n".join(lines)]) == []
 

@@ -105,7 +105,7 @@ def wait_until(driver: Driver, condition: Callable[[], bool]) -> None:
 
 
 def test_killed_driver_is_resumed_without_loss_or_repetition(tmp_path) -> None:
-    # So many files that those that a driver writes until it is killed are few, however late that is.
+    # Enough files that a driver writes only a few of them before it is killed, however late that is.
     hits = kill_repeatedly(tmp_path, files=32, kills=3)
     print("hits", hits)
 

@@ -233,7 +233,7 @@ LONG: list[tuple[Callable[..., int], type[Job], dict[str, int]]] = [
 @pytest.mark.parametrize(("lose", "kind", "size"), LONG, ids=["nodes", "drivers", "ray_data_nodes", "ray_data_drivers"])
 def test_job_survives_thirty_losses(nodes, tmp_path, lose, kind, size) -> None:
     start, rng, lost, jobs = time.monotonic(), random.Random(30), 0, 0
-    # A job may end before its losses: how fast it is depends on the machine.
+    # A fast job may end before all of its losses.
     while lost < 30:
         directory = tmp_path / str(jobs)
         directory.mkdir()

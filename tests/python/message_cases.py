@@ -444,7 +444,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "nulls of a loader": lambda: sm.Loader(P, nulls="fill"),  # pyright: ignore[reportCallIssue]
     "collate_fn of a loader": lambda: sm.Loader(P, collate_fn=list),  # pyright: ignore[reportCallIssue]
     "steps without rows": lambda: sm.Loader("empty", rank=0, world_size=1, output="numpy").steps(3),
-    "steps of which each is dropped": lambda: sm.Loader(
+    "steps that are all dropped": lambda: sm.Loader(
         P, rank=0, world_size=1, output="numpy", batch_size=99, tail="drop"
     ).steps(3),
     "subclass that changes rows": lambda: sm.Loader(subclass()(P)),

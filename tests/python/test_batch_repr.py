@@ -1,4 +1,4 @@
-"""Batches print as types and shapes, and remain dicts and lists for everything that takes them."""
+"""Batches are printed as types and shapes, and remain dicts and lists for all consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page that is made of a session: its tables of ratios, what it says about rounds and commits, and what it leaves out; goals."""
+"""The page that is generated from a session: tables of ratios, notes about rounds and commits, omissions; goals."""
 
 import json
 import statistics

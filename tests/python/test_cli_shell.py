@@ -1,4 +1,4 @@
-"""The command line beside the work of its commands: completion, help, quiet, JSON."""
+"""The command line, apart from the work of its commands: completion, help, quiet, JSON."""
 
 import json
 import os
@@ -18,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def completions(words: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a shell is told for a line whose last word is to be completed."""
+    """The answer to a shell for a line whose last word is to be completed."""
     given = words.split(" ")
     monkeypatch.setenv("_SHARDMILL_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", words)
@@ -75,7 +75,7 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     code += '_shardmill_completion shardmill; echo "${COMPREPLY[@]}"'
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     shown = subprocess.run([bash, "-c", code], capture_output=True, text=True, env=environment, check=False, timeout=60)
-    # Outside of a completion bash has no option to change, and says so.
+    # Outside of a completion, bash reports that there is no option to change.
     assert shown.stdout == "convert\n", shown.stderr
 
 

@@ -86,10 +86,10 @@ def test_files_of_unknown_names_are_read_if_no_file_has_the_extension(tmp_path: 
     content, extension = FORMATS[format]
     write(tmp_path / "d", UNKNOWN, content)
     write(tmp_path / "d", [name.format(f"a{extension}") for name in NEVER], content, 10)
-    # Neither files of other formats.
+    # Files of other formats are not read either.
     (tmp_path / "d" / ("x.orc")).write_bytes(b"ORC")
     assert values(tmp_path / "d", format) == [0, 1, 2]
-    # The rule is that of each directory.
+    # The rule applies to each directory by itself.
     write(tmp_path / "e", [f"a{extension}", "part-1"], content, 20)
     assert values([tmp_path / "d", tmp_path / "e"], format) == [0, 1, 2, 20]
 
@@ -109,7 +109,7 @@ def test_directory_with_files_of_another_format_only_is_an_error(tmp_path: Path)
         sm.Dataset(tmp_path, format="csv")
 
 
-def test_what_might_be_data_is_warned_of(tmp_path: Path) -> None:
+def test_files_that_may_be_data_cause_a_warning(tmp_path: Path) -> None:
     write(tmp_path, ["a.csv", "part-0", "b.csv.bak"], csv)
     with pytest.warns(UserWarning, match=r"1 file is left out .*part-0"):
         sm.Dataset(tmp_path, format="csv")

@@ -89,7 +89,7 @@ def test_fields_inside_of_columns_are_matched_by_id(create):
 
 
 def test_maps_inside_of_lists_are_matched_by_id(create):
-    """Without pyiceberg as the oracle: 0.12 delivers the dropped field here, and loses the renamed one."""
+    """The oracle is not pyiceberg: here, 0.12 returns the dropped field and loses the renamed one."""
     table = create(pa.schema([("id", pa.int64()), ("s", pa.list_(pa.map_(pa.string(), PAIR)))]))
     table.append(pa.Table.from_pylist([{"id": 1, "s": [[("k", VALUE)]]}], schema=table.schema().as_arrow()))
     at = ("s", "element", "value")

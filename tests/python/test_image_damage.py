@@ -166,12 +166,12 @@ def test_flipped_bits_are_refused_or_decoded_as_by_pillow(format, damaged):
 
 
 def test_png_that_lacks_chunks_after_its_pixels_is_accepted_as_pillow_accepts_it():
-    """Up to 12 bytes of the end and 4 of the last checksum; what lacks more is refused by both."""
+    """The 12 bytes of the end and 4 of the last checksum may be missing. If more is missing, both refuse the file."""
     wrong = []
     for number, payload in enumerate(files("PNG")):
         for cut in (*range(1, 17), *range(25, 60, 7)):
             found = (verdict(payload[:-cut], "accept"), by_us(payload[:-cut], "raise") is None)
-            # The last checksum covers nothing, and nothing reads it.
+            # The last checksum covers nothing, and no decoder reads it.
             if found != ("equal" if cut < 17 else "both refuse", cut > 4):
                 wrong.append((number, cut, found))
     assert not wrong

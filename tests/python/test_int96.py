@@ -79,7 +79,7 @@ def test_nested_times_arrive_at_any_depth(tmp_path: Path) -> None:
 
 
 def far_nanoseconds(tmp_path: Path, rows: int = 3) -> Path:
-    """A stored schema says nanoseconds; the last row is beyond them."""
+    """A stored schema says nanoseconds; the last row is out of their range."""
     times = pa.array([datetime(2000, 1, 1)] * (rows - 1) + [END], pa.timestamp("us"))
     schemas = [pa.schema([("t", pa.timestamp(unit)), ("i", pa.int64())]) for unit in ("us", "ns")]
     coarse, fine = (base64.b64encode(schema.serialize().to_pybytes()) for schema in schemas)

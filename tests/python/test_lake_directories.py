@@ -103,7 +103,7 @@ def test_directories_that_only_look_like_a_table_are_read(tmp_path: Path) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert len(sm.Dataset(tmp_path, format="parquet")) == 4
-        # A file that is called as the directory of a log.
+        # A file with the name of a log directory.
         os.makedirs(tmp_path / "f")
         (tmp_path / "f" / "_delta_log").write_text("")
         pq.write_table(pa.table({"x": [1]}), tmp_path / "f" / "rows.parquet")

@@ -73,7 +73,7 @@ def samples(path: Path) -> list[dict[str, Any]]:
     webdataset = pytest.importorskip("webdataset")
     urls = [str(archive) for archive in sorted(path.glob("*.tar"))]
     with warnings.catch_warnings():
-        # It leaves its files open.
+        # webdataset leaves its files open.
         warnings.simplefilter("ignore")
         return list(webdataset.WebDataset(urls, shardshuffle=False).decode("pil"))
 
@@ -202,7 +202,7 @@ def test_path_without_bytes_names_the_row(tmp_path: Path) -> None:
 
 
 def test_encodings_that_are_named_apply(source: Path, tmp_path: Path) -> None:
-    # Rows of Python objects are taken for bytes only if they are bytes.
+    # Python objects are stored as bytes only if they are bytes.
     for encoding, ways in {
         "png": [sm.Writer.write_batch, sm.Writer.write_rows],
         "bytes": [sm.Writer.write_batch],

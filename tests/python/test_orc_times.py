@@ -1,4 +1,4 @@
-"""Times of ORC files, also before 1970, whose fractions pyarrow stores as negative numbers, held against pyarrow."""
+"""Times of ORC files, compared with pyarrow, which stores the fractions of times before 1970 as negative numbers."""
 
 import datetime as dt
 from pathlib import Path

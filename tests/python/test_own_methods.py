@@ -1,4 +1,4 @@
-"""Subclasses that change rows or batches in Python: their methods are called, or the reader says that it would not call them."""
+"""Subclasses that change rows or batches in Python: readers call their methods, or refuse the subclass."""
 
 from __future__ import annotations
 

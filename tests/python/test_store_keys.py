@@ -1,4 +1,4 @@
-"""Keys of a store that are no paths: `a//b`, `a/./b`, `/a` and `a/`. They make nothing beside them unreadable."""
+"""Keys of a store that are not paths: `a//b`, `a/./b`, `/a` and `a/`. Other objects remain readable."""
 
 import io
 import re
@@ -22,7 +22,7 @@ def parquet(value: int) -> bytes:
 
 
 class Store(ThreadingHTTPServer):
-    """The requests of S3 that read, for objects in memory. Paths are taken as they come."""
+    """The read requests of S3, for objects in memory. Paths are not normalized."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -111,7 +111,7 @@ def opened(store: Store, path: str, **options: Any) -> sm.Dataset:
 
 @pytest.fixture
 def bucket() -> str:
-    """A name of its own: options of a bucket hold for the process."""
+    """A unique name, because the options of a bucket apply to the whole process."""
     return f"keys-{next(NUMBER)}"
 
 
@@ -129,7 +129,7 @@ def test_empty_parts_of_a_key_are_read_by_its_own_name(store: Store, bucket: str
 
 
 @pytest.mark.parametrize("odd", ["a/./1.parquet", "a/../1.parquet", "a/b/", "a/1.parquet/", "a/b\tc.parquet"])
-def test_key_that_no_request_can_name_is_reported(store: Store, bucket: str, odd: str) -> None:
+def test_key_that_cannot_be_requested_is_reported(store: Store, bucket: str, odd: str) -> None:
     store.objects = {"a/0.parquet": parquet(0), odd: parquet(1)}
     with pytest.warns(UserWarning, match="1 file is left out"):
         dataset = opened(store, f"s3://{bucket}/a/")

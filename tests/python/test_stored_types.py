@@ -20,7 +20,7 @@ import shardmill as sm
 from column_values import oracle
 from shardmill.errors import FormatError
 
-#: Of Python's datetime.
+#: The limits of Python's datetime.
 OUT_OF_PYTHON = (
     "Column `v`.* in row [0-9]+ is (outside of what Python's datetime can hold|not a whole number of microseconds)"
 )
@@ -28,7 +28,7 @@ NO_FORM = "which has no equivalent outside of Arrow"
 
 
 def bounds(bits: int, *, signed: bool = True) -> list[int | None]:
-    """The least and the largest integers of a width, and null."""
+    """The smallest and the largest integers of a width, and null."""
     least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     return [least, least + 1, 0, 1, most, None]
 
@@ -40,7 +40,7 @@ def times(kind: pa.DataType, bits: int = 64) -> pa.Array:
 
 
 def decimals(kind: pa.DataType) -> pa.Array:
-    """All digits, the least step, zero and null."""
+    """All digits, the smallest step, zero and null."""
     digits, exponent = (9,) * kind.precision, -kind.scale
     values = [Decimal((0, digits, exponent)), Decimal((1, digits, exponent)), Decimal((0, (1,), exponent)), Decimal(0)]
     return pa.array([*values, None], kind)
@@ -132,7 +132,7 @@ def bits(array: pa.Array) -> Any:
 
 
 def integers(array: pa.Array) -> pa.Array:
-    """Return the integers beneath numbers and times."""
+    """Return the integers that represent numbers and times."""
     is_short = pa.types.is_date32(array.type) or pa.types.is_time32(array.type)
     return array if pa.types.is_integer(array.type) else array.view(pa.int32() if is_short else pa.int64())
 
@@ -164,7 +164,7 @@ def object_faults(path: Path, found: pa.Array) -> Iterator[str]:
 
 
 def numpy_faults(path: Path, found: pa.Array) -> Iterator[str]:
-    """Numbers and times are the integers beneath."""
+    """Compares numbers and times by the integers that represent them."""
     try:
         batch = next(iter(sm.Loader(path, batch_size=100, output=sm.Output("numpy", nulls="mask"))))
     except FormatError as error:

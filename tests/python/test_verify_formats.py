@@ -1,4 +1,4 @@
-"""`verify` of files that are no interleaved documents: it fails exactly when a full read fails or a checksum differs."""
+"""`verify` of files that are not interleaved documents: it fails exactly when a full read fails or a checksum differs."""
 
 import csv
 import gzip

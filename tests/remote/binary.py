@@ -1,4 +1,7 @@
-"""The servers and the proxy that this directory stands on. `make s3-server`, which is `python -m remote.binary`, builds them once into the cache."""
+"""The servers and the proxy that these tests use.
+
+`make s3-server`, which runs `python -m remote.binary`, builds them once into the cache.
+"""
 
 import fcntl
 import hashlib
@@ -25,12 +28,12 @@ NO_NODE = (
 TOOLS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shardmill" / "tools"
 
 
-#: Tests build nothing: that takes minutes, and one that waits for it looks slow.
+#: Tests do not build: a build takes minutes, and a test that waits for it looks slow.
 BUILDS = False
 
 
 class UnavailableError(RuntimeError):
-    """A program is not there, and tests that need it are skipped. A build that breaks is another error."""
+    """A program is missing, and tests that need it are skipped. A build that fails is a different error."""
 
 
 class NotBuiltError(UnavailableError):

@@ -46,7 +46,7 @@ class Bucket:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """The S3 server, with a user ``reader`` that has no rights yet. Skips where it is not built."""
+    """The S3 server, with a user ``reader`` that has no rights yet. Skips if it is not built."""
     try:
         gateway_path()
         proxy_path()
@@ -64,7 +64,7 @@ def _skip(reason: Exception) -> None:
 
 @pytest.fixture(scope="session")
 def azure() -> Iterator[AzureServer]:
-    """The Azure server. Skips where it is not built, and where there is no Node.js."""
+    """The Azure server. Skips if it is not built, or if there is no Node.js."""
     try:
         azurite_path()
     except UnavailableError as error:
@@ -75,7 +75,7 @@ def azure() -> Iterator[AzureServer]:
 
 @pytest.fixture(scope="session")
 def google() -> Iterator[GoogleServer]:
-    """The server of Google's store. Skips where it is not built."""
+    """The server of Google's store. Skips if it is not built."""
     try:
         google_path()
     except UnavailableError as error:

@@ -102,7 +102,7 @@ def test_a_row_group_costs_at_most_two_requests(parquet, server, proxy):
 
 def test_opening_asks_once_for_a_file_beside_listing(parquet, server, proxy):
     len(sm.Dataset(parquet, storage_options=server.storage_options(endpoint=proxy.endpoint)))
-    # One of them looks for the index of MDS shards, and one for a table of a lake above.
+    # One of them looks for the index of MDS shards, and one for a table format in the parent directory.
     assert len(proxy.requests()) <= 3 + 4
 
 

@@ -115,7 +115,7 @@ def test_death_of_one_that_fetches_does_not_hold_the_others(readers, proxy):
         begin(process)
     for process in others:
         assert_whole(process)
-    # Whoever waits for a lock waits for twenty seconds.
+    # A process that waits for a lock waits for twenty seconds.
     assert time.monotonic() - begun < 18
 
 

@@ -19,7 +19,7 @@ from .fault_proxy import Fault
 from .fork_reads import in_a_fork
 
 ROWS = 4000
-#: Of who leaves, or is told to. Whoever waits for the store waits for three minutes.
+#: How long a process takes at most to stop when it leaves or is told to. Waiting for the store takes three minutes.
 MAX_STOP_S = 2.0
 
 READS = {

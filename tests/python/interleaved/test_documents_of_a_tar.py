@@ -1,4 +1,4 @@
-"""Which members of a tar are documents, what happens to the other ones, and where links lead."""
+"""Which members of a tar are documents, what happens to the other members, and what links point to."""
 
 import bz2
 import gzip

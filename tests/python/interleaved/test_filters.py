@@ -68,7 +68,7 @@ def test_tiff_orientation_turns_the_page(run_rows: Any, orientation: int) -> Non
 
 
 def turned(codec: str, orientation: int, where: str = "exif") -> bytes:
-    """An image of noise that is stored 400 x 200, so that its records are far from its header where they follow the pixels."""
+    """An image of noise, stored as 400 x 200 pixels. If its records follow the pixels, they are far from its header."""
     noise = np.random.default_rng(orientation).integers(0, 256, (200, 400, 3), np.uint8)
     target, exif = io.BytesIO(), Image.Exif()
     exif[274] = orientation
@@ -92,8 +92,8 @@ def png_with_exif_last(payload: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("eager", [True, False])
-def test_every_format_is_judged_as_it_is_seen(run_tar: Any, eager: bool) -> None:
-    """Pillow's exif_transpose says how an image is seen."""
+def test_every_format_is_judged_as_it_is_displayed(run_tar: Any, eager: bool) -> None:
+    """The oracle is Pillow's exif_transpose."""
     for orientation in (1, 3, 5, 6, 8):
         images = {
             f"{codec}.{where}.{codec.lower()}": turned(codec, orientation, where)

@@ -66,7 +66,7 @@ def test_compressed_and_broken_shards_do_not_hide_a_key(tmp_path: Path, out: Any
     assert outcome.column("rare", "metadata") == [None, 1]
 
 
-def test_samples_that_are_no_documents_stop_the_job(tmp_path: Path) -> None:
+def test_samples_that_are_not_documents_stop_the_job(tmp_path: Path) -> None:
     """As `img2dataset` writes them."""
     for shard in range(2):
         members: list[tuple[str, Any]] = []

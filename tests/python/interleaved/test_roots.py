@@ -147,7 +147,7 @@ def test_odd_path_is_an_error_of_its_row(tmp_path: Path, path: str) -> None:
 
 
 def test_links_of_a_tar_lead_to_nothing_outside_of_it(tmp_path: Path) -> None:
-    """Links are no members with bytes: a token that names one is a missing image, and never a file of this machine."""
+    """A token that names a link is a missing image, and never a file of this machine."""
     (tmp_path / "secret.png").write_bytes(image("PNG"))
     path = tmp_path / "in" / "a.tar"
     path.parent.mkdir()

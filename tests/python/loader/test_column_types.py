@@ -216,7 +216,7 @@ def test_orc_files_are_widened_as_well(tmp_path: Path) -> None:
 
 
 def test_state_of_files_with_one_schema_is_that_of_before(tmp_path: Path) -> None:
-    """A common type is no part of the identity of a data set: adding it changed no state."""
+    """A common type is not part of the identity of a data set, so states do not depend on it."""
     same = write_tables(tmp_path, [pa.table({"value": [1, 2]}), pa.table({"value": [3, 4]})])
     loader = sm.Loader(same, batch_size=1)
     next(iter(loader))

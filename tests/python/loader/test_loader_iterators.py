@@ -175,7 +175,7 @@ class LoaderUse(RuleBasedStateMachine):
             return
         else:
             self.place = Place(epoch)
-        # A pass that runs may go on: then the position is its own again, until it ends.
+        # A running pass may continue: then the position is its own again, until it ends.
         for held in self.passes:
             held.is_own = False
 

@@ -154,7 +154,7 @@ def test_state_whose_rest_another_batch_size_would_drop_starts_the_next_epoch(tm
     assert flat(loader) == list(range(18))
     loader.load_state_dict(state)
     assert ids_of(next(iter(loader))) == list(range(6))
-    assert flat(loader) == list(range(18)), "a pass that is left after one batch is a peek, also after a load"
+    assert flat(loader) == list(range(18)), "a pass that is left after one batch is a peek, even after a load"
 
 
 def test_state_after_the_last_batch_is_a_whole_next_epoch(tmp_path: Path) -> None:

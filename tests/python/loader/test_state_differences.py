@@ -1,4 +1,4 @@
-"""The error for a state that does not fit names what differs, and not what is equal."""
+"""The error for a state that does not fit names only what differs."""
 
 from __future__ import annotations
 

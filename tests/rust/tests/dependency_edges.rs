@@ -7,7 +7,7 @@ use std::process::Command;
 
 type TestResult = Result<(), Box<dyn Error>>;
 
-/// What each crate may use of ours. The binding may use all, and so may the tests.
+/// The crates of this workspace that each crate may use. The binding may use all, and so may the tests.
 const ALLOWED: [(&str, &[&str]); 11] = [
     ("storage", &[]),
     ("images", &[]),
@@ -23,7 +23,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
 ];
 const MAY_USE_ALL: [&str; 2] = ["python", "tests"];
 
-/// Foreign crates that one of ours has to itself. The prefix covers a family, such as `pyo3-arrow`.
+/// Third-party crates that only one crate of this workspace may use. The prefix covers a family, such as `pyo3-arrow`.
 const OWNED: [(&str, &str); 7] = [
     ("pyo3", "python"),
     ("tokio", "storage"),
