@@ -103,7 +103,7 @@ class RecordOptions(Options):
         for number, record in records:
             if number in self.sample:
                 missing.discard(number)
-                # Arrow's scalars are no bytes yet.
+                # Arrow's scalars are not bytes yet.
                 content = record if isinstance(record, bytes) else record.as_py()
                 if digest(content) != self.sample[number]:
                     raise WrongRowsError(f"{call} gave another record {number:,} than {self.path} was made of")

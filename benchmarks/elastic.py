@@ -1,7 +1,7 @@
 """Shuffled rows to batches of two ranks, whose states are taken in the middle of the epoch and resumed by as many ranks, and by another number.
 
-Each rank is a process of torch.distributed. What a system cannot do is told in its own words, or by the rows that it lost or doubled. An epoch
-of one rank is timed from the making of the loader to the last batch, in a process that has imported everything.
+Each rank is a process of torch.distributed. If a system cannot do something, its own message is shown, or the number of rows that it lost or
+doubled. An epoch of one rank is timed from the creation of the loader to the last batch, in a process that has imported everything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class System:
 
     Attributes:
         write: Makes a data set of rows.
-        read: Opens a directory for a rank of some, after the states of all ranks of an earlier run where they are given.
+        read: Opens a directory for one of several ranks; continues from the states of all ranks of an earlier run, if they are given.
     """
 
     write: Callable[[Source, Path], None]
@@ -126,7 +126,7 @@ def shardmill() -> System:
 
 
 def _told(expected: Counter[str], before: list[_Run], after: list[_Run]) -> str:
-    """What became of the rows of an epoch that was interrupted."""
+    """What happened to the rows of an interrupted epoch."""
     if error := next((run.error for run in after if run.error), ""):
         return error.replace("|", "/")
     seen = Counter(text for run in [*before, *after] for text in run.texts)
@@ -154,7 +154,7 @@ def measure(options: ElasticOptions) -> Metrics:
     return {
         "figures": {"epoch": figure(rows, whole.seconds)},
         "first_batch_s": whole.first_batch_s,
-        # Of a system that resumes.
+        # For a system that resumes.
         **({} if any(one.error for one in same) else {"resume_s": max(one.first_batch_s for one in same)}),
         "told": {"same": _told(expected, half, same), "other": _told(expected, half, other)},
     }

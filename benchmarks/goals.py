@@ -18,10 +18,10 @@ DOCS = HERE.parent / "docs" / "benchmarks"
 
 
 def judged(page: Page, goals: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, str, str]]:
-    """What, the goal, what was measured, and a word about it.
+    """Yields the figure, the goal, the measured value, and a verdict.
 
-    A goal is a bound of a ratio of the page (``work`` and ``against``, or ``share`` for that of its limit), of all ratios of a work that ends in
-    ``*``, or of an expression.
+    A goal bounds a ratio of the page (``work`` and ``against``, or ``share`` for the ratio to its limit), all ratios of a work that ends in
+    ``*``, or an expression.
     """
     for goal in goals:
         is_least = "at_least" in goal
@@ -47,7 +47,7 @@ def _values(page: Page, goal: Mapping[str, Any]) -> Iterator[tuple[str, float | 
 
 
 def main() -> None:
-    """Prints one line a goal, and how long each suite took."""
+    """Prints one line per goal, and how long each suite took."""
     minutes = {}
     for suite, goals in yaml.safe_load((HERE / "goals.yaml").read_text()).items():
         summary = read_summary(DOCS / suite)

@@ -1,6 +1,6 @@
-"""What bytes and processes cost without a format: ``cat`` reads files, ``cp`` copies them and syncs, ``empty`` is a DataLoader of empty batches.
+"""The cost of bytes and processes without a format: ``cat`` reads files, ``cp`` copies and syncs them, ``empty`` is a DataLoader without data.
 
-They are entries beside the systems that they limit. Rows are those of the data set, so that its rates are those of the other entries.
+They are entries next to the systems that they limit. They count the rows of the data set, so that their rates are comparable with the others.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def cp(options: LimitOptions) -> Metrics:
 
 
 def empty(options: LimitOptions) -> Metrics:
-    """The batches of a torch ``DataLoader`` whose workers have started, without anything in them."""
+    """Empty batches of a torch ``DataLoader`` whose workers have started."""
     from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
     batches = -(-options.rows // options.batch)

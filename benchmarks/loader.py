@@ -158,7 +158,7 @@ def _check(options: LoaderOptions, passes: Sequence[Pass]) -> None:
 
 
 def _summary(options: LoaderOptions, rounds: Sequence[Sequence[Pass]]) -> Metrics:
-    """Of all ranks: from the first start to the last end, bytes are added up."""
+    """The run of all ranks: from the first start to the last end, with the sum of their bytes."""
 
     def seconds_of(ranks: Sequence[Pass]) -> float:
         if options.mode != "ranks":

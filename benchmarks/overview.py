@@ -49,7 +49,7 @@ def range_of(ratios: list[tuple[str, Ratio]]) -> str:
 
 
 def origin(shown: dict[str, Page]) -> str:
-    """Where the figures are from: one run of all suites, if all of their entries have the same commit."""
+    """The origin of the figures: one run of all suites, if all of their entries have the same commit."""
     commits = {str(entry["commit"]).split()[0] for page in shown.values() for entry in page.summary["entries"].values()}
     if len(commits) > 1:
         return "These figures come from different commits, which the pages name."
@@ -79,7 +79,7 @@ def draw(ratios: list[Ratio], path: Path) -> None:
 
 
 def texts(shown: dict[str, Page]) -> Iterator[tuple[Path, str]]:
-    """What the page of all ratios and the README are to be."""
+    """The expected texts of the page of all ratios and of the README."""
     ratios = compared(shown)
     before, _, after = PAGE.read_text(encoding="utf-8").split(_SHOWN_MARK)
     yield PAGE, f"{before}{_SHOWN_MARK}\n{table(ratios)}\n\n{origin(shown)}\n{_SHOWN_MARK}{after}"

@@ -1,11 +1,11 @@
 """Makes the page, the chart and the summary of a session: ``python -m benchmarks.report FILE.yaml RESULTS.json OUT_DIR``.
 
-``RESULTS.json`` is ``results.json`` of a session, or the ``summary.json`` of a page that is to be made anew. Entries that a session did not
-measure stay those of the summary in ``OUT_DIR``. What the page shows is the ``report`` block of the YAML file, as expressions over the rounds:
+``RESULTS.json`` is ``results.json`` of a session, or the ``summary.json`` of a page that is to be regenerated. Entries that a session did not
+measure are taken from the summary in ``OUT_DIR``. The ``report`` block of the YAML file defines the page, as expressions over the rounds:
 ``rows / median_s`` names metrics of a row's entry, ``'s1_arrow__threads_2__shardmill:rows_per_s'`` that of another one. They are computed round
 by round, and cells show the median. ``{entry}``, ``{case}`` (the entry without its system), ``{scenario}``, ``{setting}``, ``{system}`` and
-``{figure}`` are filled in. ``*`` in a reference stands for several values, for ``min``, ``max`` and ``sum``, which need all of them, and for
-``best`` and ``least``, which choose the figure with the largest or smallest median. What was not measured is shown as ``-``.
+``{figure}`` are filled in. A reference with ``*`` stands for several values. ``min``, ``max`` and ``sum`` need all of them; ``best`` and
+``least`` choose the figure with the largest or smallest median. What was not measured is shown as ``-``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(settings: Settings, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """A summary whose entries, in the order of the file, are the new ones, and old ones where there are none."""
+    """A summary with the new entries, and old entries where there are no new ones, in the order of the file."""
     known = {**old.get("entries", {}), **new["entries"]}
     names = [entry.name for entry in settings.entries] or list(known)
     return {
@@ -113,7 +113,7 @@ class Ratio:
         return [self.work, self.against(), spread_of(self.times), share, ours, theirs]
 
     def against(self) -> str:
-        """The peer, and which of its options was the best one."""
+        """The peer, and its best option."""
         choice = self.theirs.choice if self.theirs else ()
         return f"{self.peer} ({', '.join(choice)})" if choice else self.peer or "-"
 
@@ -126,7 +126,7 @@ class Page:
     block: Mapping[str, Any]
 
     def value(self, expression: str, row: Row | None = None) -> Series | None:
-        """The values of an expression; None when something in it was not measured."""
+        """The values of an expression; None if something in it was not measured."""
         return self._one(ast.parse(expression.strip(), mode="eval").body, row or Row(""))
 
     def _one(self, node: ast.expr, row: Row) -> Series | None:
@@ -299,7 +299,7 @@ class Page:
             f"{machine['disk_read_mb_per_s']:,.0f} MB/s",
             f"* commit {summary['commit']}, started {summary['started_utc']} UTC",
             *self._origins(),
-            # A session with a note was run in another way.
+            # A session with a note was run differently.
             *(() if "note" in summary else _TURNS),
             f"* rounds: {self._rounds()}",
             *(f"* {note.strip()}" for note in self.block.get("notes", ())),
@@ -330,7 +330,7 @@ class Page:
             yield f"* of commit {origin}, so that ratios with them are not of one session: {', '.join(names)}"
 
     def _rounds(self) -> str:
-        """How many entries have how many rounds."""
+        """The number of entries for each number of rounds."""
         counts = [max(map(len, one["metrics"].values())) for one in self.summary["entries"].values() if one["metrics"]]
         return ", ".join(f"{number} of {counts.count(number)} entries" for number in sorted(set(counts), reverse=True))
 
@@ -380,7 +380,7 @@ def shown(value: float | None, form: str) -> str:
 
 
 def spread_of(ratio: Series | None) -> str:
-    """A ratio with its quartiles, where there are rounds to tell them."""
+    """A ratio with its quartiles, if there are several rounds."""
     if ratio is None:
         return "-"
     quartiles = " ({:.3g}–{:.3g})".format(*ratio.quartiles) if len(ratio.values) > 1 else ""
@@ -405,7 +405,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _is_like(name: str, pattern: str) -> bool:
-    # Names hold brackets, which are no pattern.
+    # Names may contain brackets, which are not a pattern.
     return fnmatchcase(name, pattern.replace("[", "[[]")) if "*" in pattern else name == pattern
 
 

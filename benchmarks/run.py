@@ -26,10 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--entries", default="", help="regular expression that is searched in the names of the entries")
     parser.add_argument(
-        "--rounds", type=int, help="runs of each entry (default: five of a short one, fewer of a long one)"
+        "--rounds", type=int, help="runs of each entry (default: five of a short entry, fewer of a long one)"
     )
     parser.add_argument("--resume", action="store_true", help="continue a session of the same commit, if there is one")
-    parser.add_argument("--replace", action="store_true", help="the same, but measure the chosen entries again")
+    parser.add_argument(
+        "--replace", action="store_true", help="the same as --resume, but measure the chosen entries again"
+    )
     parser.add_argument("--list", action="store_true", help="print the names of the chosen entries and stop")
     options = parser.parse_args(arguments)
     try:

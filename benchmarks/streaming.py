@@ -67,7 +67,7 @@ class System:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamingOptions(Options):
-    """What is read: directories of the rows, and of the same rows as MDS; a slow system gets the first ``rows`` of them."""
+    """The input: directories of the rows, and of the same rows as MDS. A slow system gets the first ``rows`` of them."""
 
     data: Path
     mds: Path | None = None

@@ -1,4 +1,4 @@
-"""Streaming loaders that take a state, as their documentation has them: LitData, LanceDB, Grain, Hugging Face datasets, MosaicML Streaming."""
+"""Streaming loaders that can resume, used as documented: LitData, LanceDB, Grain, Hugging Face datasets, MosaicML Streaming."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SEED, _LANCE_SPLITS, _WINDOW = 7, 4, 1_000
 
 
 def litdata() -> System:
-    """LitData: chunks that it optimized, its loader, and the state of each rank's loader."""
+    """LitData: its optimized chunks, its loader, and the state of each rank's loader."""
     from litdata import StreamingDataLoader, StreamingDataset, optimize
 
     def write(source: Source, out: Path) -> None:

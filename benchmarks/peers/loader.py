@@ -1,7 +1,7 @@
 """Tables into batches by the peers: two libraries, and what a user would write with pyarrow and torch alone.
 
 ``pyarrow_loop`` is the ceiling for Python: large reads with all of pyarrow's threads, sliced without a copy, filters by its
-data set scanner. ``manual_sharded`` is that of the benchmark of torch-dataloader-utils. ``arrow_rs`` is a limit.
+data set scanner. ``manual_sharded`` comes from the benchmark of torch-dataloader-utils. ``arrow_rs`` is a limit.
 """
 
 from __future__ import annotations

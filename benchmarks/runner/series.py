@@ -13,11 +13,11 @@ _SEVERAL = "several sessions"
 
 @dataclass(frozen=True)
 class Series:
-    """One value a round.
+    """One value per round.
 
     Attributes:
         run: Commit and start of the session; empty for a number that was not measured.
-        choice: System, setting and figure; of a best one those that tell it from the others.
+        choice: System, setting and figure; for a best one, only those in which it differs from the others.
     """
 
     values: list[float]
@@ -31,7 +31,7 @@ class Series:
 
     @cached_property
     def quartiles(self) -> tuple[float, float]:
-        """The first and the third quartile, both equal to the value where there is one round only."""
+        """The first and the third quartile; with only one round, both are its value."""
         if len(self.values) < 2:
             return self.values[0], self.values[0]
         first, _, third = statistics.quantiles(self.values, n=4, method="inclusive")
@@ -55,12 +55,12 @@ class Series:
 
 
 def flat(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float | str]]:
-    """Numbers by their path, those of lists by their place; of words only those below ``told``."""
+    """Numbers by their path, and those of lists by their place. Texts are included only below ``told``."""
     for name, value in metrics.items():
         if isinstance(value, list):
             value = {str(place): one for place, one in enumerate(value)}
         if isinstance(value, dict):
-            # The figures are the only level that is not named.
+            # Only the level of the figures has no name.
             yield from flat(value, prefix if name == "figures" else f"{prefix}{name}/")
         elif (isinstance(value, int | float) and not isinstance(value, bool)) or prefix.startswith("told/"):
             yield f"{prefix}{name}", value

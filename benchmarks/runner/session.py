@@ -1,4 +1,4 @@
-"""Runs the entries of a scenario in turn, round by round, and writes ``results.json`` after each, so that a session can go on after a crash."""
+"""Runs the entries of a scenario in turn, round by round. ``results.json`` is written after each, so a session can continue after a crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.runner.settings import ConfigurationError, Settings, Step
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-#: Rounds of an entry whose first one took less than so many seconds; one round for what takes longer.
+#: Limits in seconds for the first round of an entry, with the number of rounds; one round if it takes longer.
 _ROUNDS = ((5.0, 5), (10.0, 3), (20.0, 2))
 #: An entry with a larger spread is measured once more.
 _STEADY = 0.20
@@ -74,9 +74,10 @@ class Session:
         return results
 
     def _measure(self, entries: Sequence[Step], results: dict[str, Any]) -> None:
-        """Runs what is missing, round by round, so that a slow minute of the machine hits all systems.
+        """Runs what is missing, round by round, so that a slow minute of the machine affects all systems.
 
-        Every second round is in reverse order: the first process after one that used much memory is slower, and would always be the same one.
+        Every second round is in reverse order: a process is slower directly after one that used much memory, and without this it would
+        always be the same process.
         """
         number, running = 1, list(entries)
         while running:
@@ -119,7 +120,7 @@ class Session:
         return sum(done["seconds"] for done in results["entries"].values()) > self.settings.budget_s
 
     def _unsteady(self, entries: Sequence[Step], results: dict[str, Any]) -> list[Step]:
-        """The entries to repeat, their rounds removed: whole cases, so that the rounds of a ratio stay those of one time."""
+        """The entries to repeat, with their rounds removed: whole cases, so that the rounds of a ratio are of the same time."""
         done = results["entries"]
         cases = set()
         for entry in entries:

@@ -51,7 +51,7 @@ class Settings:
     """A benchmark file; ``paths`` and ``makers`` are those of its data sets, ``report`` is for ``benchmarks.report``.
 
     Attributes:
-        budget_s: After so many seconds, an entry gets one round and is not repeated.
+        budget_s: After this number of seconds, an entry gets one round and is not repeated.
     """
 
     entries: tuple[Step, ...]
