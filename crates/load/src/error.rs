@@ -106,7 +106,7 @@ pub enum Error {
     /// A row from which a column cannot be computed. `rows` are all such rows of the batch, by their numbers in it.
     #[error("Row {row} of `{path}`: column `{column}`: {reason}")]
     Underivable { path: String, row: u64, column: String, reason: Box<str>, hint: Option<Box<str>>, rows: Arc<[UnderivableRow]> },
-    #[error("There is no row {row}, there are {rows} rows")]
+    #[error("There is no row {row}: there are {rows} rows")]
     NoSuchRow { row: u64, rows: u64 },
     /// No row near a bad row can be read either.
     #[error("No row could be read that would replace the bad ones")]

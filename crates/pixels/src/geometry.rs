@@ -135,7 +135,7 @@ pub(crate) fn contained(full: Sides, size: Sides) -> Sides {
     size
 }
 
-/// `RandomResizedCrop.make_params`, with numbers of our own: ten tries, then the largest box in the middle whose ratio is allowed.
+/// `RandomResizedCrop.make_params`, with its own random numbers: ten tries, then the largest box in the middle whose ratio is allowed.
 fn random_region(full: Sides, scale: (f64, f64), ratio: (f64, f64), draw: Draw) -> Region {
     let mut stream = draw.stream(Purpose::Crop);
     let mut between = |low: f64, high: f64| low + (high - low) * stream.uniform();

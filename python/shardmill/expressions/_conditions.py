@@ -29,7 +29,7 @@ class Condition:
     def __or__(self, other: Condition) -> Expression:
         return combined("or", [self._as_expression(), condition(other)])
 
-    # What is on the left is no condition, as in ``col("x") > 1 & col("y")``.
+    # The left side is not a condition, as in ``col("x") > 1 & col("y")``.
     def __rand__(self, other: object) -> Expression:
         return condition(other) & self
 

@@ -39,7 +39,7 @@ impl<'a> PageTags<'a> {
         self.value(tag).map(|(_, bytes)| bytes)
     }
 
-    /// The numbers of the first entry of `tag`; `None` also for types that are no integers.
+    /// The numbers of the first entry of `tag`; `None` also for types that are not integers.
     #[must_use]
     pub fn numbers(&self, tag: u16) -> Option<Vec<u64>> {
         let (entry, bytes) = self.value(tag)?;

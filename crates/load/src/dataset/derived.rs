@@ -177,7 +177,7 @@ fn read_as(sources: &[(Origin, FieldRef)]) -> String {
 const TEXT: &str = "text";
 const BYTES: &str = "bytes";
 
-/// A type by its values: how wide offsets are, and which values share their bytes, makes no difference. Metadata are no part of it.
+/// A type by its values: how wide offsets are, and which values share their bytes, makes no difference. Metadata is not part of it.
 fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => TEXT.to_owned(),

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// After this time without new counts, claims of others are no longer respected.
+/// After this time without new counts, claims of other processes are ignored.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const FIRST_LOOK: Duration = Duration::from_millis(5);

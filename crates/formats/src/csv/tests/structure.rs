@@ -18,7 +18,7 @@ fn every_line_end_and_quoting_of_pyarrow_is_read() {
     assert_eq!(default_rows("\n\na,b\n\n1,2\n\r\n\n3,4\n\n"), two, "blank lines");
     assert_eq!(default_rows(b"\xef\xbb\xbfa,b\n1,2\n3,4\n"), two, "byte order mark");
     assert_eq!(default_rows("\"a\",\"b\"\n\"1\",\"2\"\n3,\"4\""), two);
-    assert_eq!(default_rows("a\n1\n\n2\n"), rows(&[&["1"], &["2"]]), "blank lines of one column are no rows");
+    assert_eq!(default_rows("a\n1\n\n2\n"), rows(&[&["1"], &["2"]]), "blank lines of one column are not rows");
     assert_eq!(default_rows("a\n\"\"\n\"x\"\n"), rows(&[&[""], &["x"]]), "quoted empty fields are");
 }
 

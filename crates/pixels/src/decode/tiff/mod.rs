@@ -37,7 +37,7 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     }
     page.check_bytes(payload.len())?;
     let line = page.line_len();
-    // The sides of a tile are no sides of the image.
+    // The sides of a tile are not sides of the image.
     if line.saturating_mul(page.chunk_height) > target.memory() {
         return Err(Error::limit(TIFF, "tile far larger than the image"));
     }
