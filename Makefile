@@ -166,7 +166,7 @@ urls: ## Fill in the owner of the repository: make urls OWNER=name
 	sed -i 's,github\.com/OWNER/,github.com/$(OWNER)/,; s,//OWNER\.github\.io,//$(OWNER).github.io,' README.md pyproject.toml
 
 .PHONY: api
-api: build $(VENV)/.ready ## Rewrite the list of the public surface after a change that was reviewed
+api: build $(VENV)/.ready ## Rewrite the list of the public API after a reviewed change
 	$(BIN)/python tests/python/public_api.py
 
 .PHONY: test-rust
@@ -244,7 +244,7 @@ peers: prerequisites ## Build the environments of the tools that we measure agai
 # $(call bench,FILE,PEERS,ENTRIES): environments of the peers, a session of benchmarks/FILE.yaml, its page in docs.
 # A session is named after the commit; one that was interrupted continues. ROUNDS=n overrides the number of rounds.
 # ENTRIES='pattern' measures these entries again and leaves the others of the page as they are.
-# QUICK=1 only tries: little data and one round, to see that everything runs; the page goes to benchmark_results.
+# QUICK=1 is a short trial: little data and one round, to see that everything runs; the page goes to benchmark_results.
 SESSION = $(1)_$(shell git rev-parse --short HEAD)$(if $(QUICK),_quick)
 define bench
 	$(if $(2),benchmarks/peers/build.sh $(PEERS) $(2))
@@ -258,7 +258,7 @@ endef
 SUITES := interleaved loader arrayrecord checkpoint streaming remote tokens images
 
 .PHONY: bench
-bench: build-release $(VENV)/.ready ## All suites on this commit, their pages, the chart of ratios and the goals; goes on where it was interrupted
+bench: build-release $(VENV)/.ready ## All suites on this commit, their pages, the chart of ratios and the goals; continues where it was interrupted
 	@lost=; for suite in $(SUITES); do $(MAKE) --no-print-directory bench-$$suite || lost="$$lost $$suite"; done; \
 		test -z "$$lost" || { echo "these suites have entries that failed:$$lost; run the same command again to repeat those entries" >&2; exit 1; }
 	$(if $(QUICK),,$(BIN)/python -m benchmarks.overview && $(BIN)/python -m benchmarks.goals)
@@ -291,39 +291,39 @@ bench-gate: build-release $(VENV)/.ready ## Three ratios in a minute; fails if a
 	@$(BIN)/python -m benchmarks.gate
 
 .PHONY: bench-safety
-bench-safety: build-release $(VENV)/.ready ## What page checksums and many small files of ids cost; QUICK=1 only tries
+bench-safety: build-release $(VENV)/.ready ## What page checksums and many small files of ids cost; QUICK=1 is a short trial
 	$(call bench,safety)
 
 .PHONY: bench-interleaved
-bench-interleaved: build-release $(VENV)/.ready ## The four paths beside NeMo Curator; QUICK=1 only tries
+bench-interleaved: build-release $(VENV)/.ready ## The four paths compared with NeMo Curator; QUICK=1 is a short trial
 	$(call bench,interleaved_io,nemo_curator)
 
 .PHONY: bench-loader
-bench-loader: build-release $(VENV)/.ready ## Tables into training batches, beside its peers; QUICK=1 only tries
+bench-loader: build-release $(VENV)/.ready ## Tables into training batches, compared with its peers; QUICK=1 is a short trial
 	$(call bench,loader,loader)
 
 .PHONY: bench-arrayrecord
-bench-arrayrecord: build-release $(VENV)/.ready ## ArrayRecord files, beside array_record; QUICK=1 only tries
+bench-arrayrecord: build-release $(VENV)/.ready ## ArrayRecord files, compared with array_record; QUICK=1 is a short trial
 	$(call bench,arrayrecord,arrayrecord)
 
 .PHONY: bench-checkpoint
-bench-checkpoint: build-release $(VENV)/.ready ## Jobs that are partly done, beside Ray Data; QUICK=1 only tries
+bench-checkpoint: build-release $(VENV)/.ready ## Jobs that are partly done, compared with Ray Data; QUICK=1 is a short trial
 	$(call bench,checkpoint,,$(if $(QUICK),hundredth__done_80))
 
 .PHONY: bench-streaming
-bench-streaming: build-release $(VENV)/.ready ## The streaming report, beside MosaicML Streaming and, from the checkout CHINIDATASET, ChiniDataset; QUICK=1 only tries
+bench-streaming: build-release $(VENV)/.ready ## The streaming report, compared with MosaicML Streaming and, from the checkout CHINIDATASET, ChiniDataset; QUICK=1 is a short trial
 	$(call bench,streaming,streaming loader,$(if $(CHINIDATASET),,(?<!chinidataset)$$))
 
 .PHONY: bench-tokens
-bench-tokens: build-release $(VENV)/.ready ## Text to tokens, beside tokenizers, tiktoken, datatrove; needs apt; QUICK=1 only tries
+bench-tokens: build-release $(VENV)/.ready ## Text to tokens, compared with tokenizers, tiktoken, datatrove; needs apt; QUICK=1 is a short trial
 	$(call bench,tokens,tokens)
 
 .PHONY: bench-images
-bench-images: build-release $(VENV)/.ready ## Images to pixels, beside PIL, torchvision, OpenCV, SPDL; needs apt; QUICK=1 only tries
+bench-images: build-release $(VENV)/.ready ## Images to pixels, compared with PIL, torchvision, OpenCV, SPDL; needs apt; QUICK=1 is a short trial
 	$(call bench,images,images)
 
 .PHONY: bench-remote
-bench-remote: build-release $(VENV)/.ready s3-server ## A store that is far away, beside its peers; needs Go; QUICK=1 only tries
+bench-remote: build-release $(VENV)/.ready s3-server ## A store that is far away, compared with its peers; needs Go; QUICK=1 is a short trial
 	$(call bench,remote,remote streaming nemo_curator)
 
 .PHONY: clean
