@@ -36,10 +36,14 @@ CASES: list[tuple[list[tuple[str, bytes]], list[str], str | None]] = [
     ([("b.JSON", doc("y")), ("c.Json", doc("y"))], ["a", "b", "c"], None),
     ([("b.json.gz", gzip.compress(doc("y"))), ("c.JSON.zst", zstd(doc("y")))], ["a", "b", "c"], None),
     ([("b.json.gz", doc("not compressed")), ("c.json", gzip.compress(doc("by its content")))], ["a", "b", "c"], None),
-    ([("b.c.json", doc("y")), ("b.c.d.json", b'{"n": 1}'), ("c.x.json", b'{"n": 1}')], ["a", "b.c", "c.x"], "beside"),
+    ([("b.c.json", doc("y")), ("b.c.d.json", b'{"n": 1}'), ("c.x.json", b'{"n": 1}')], ["a", "b.c", "c.x"], "next to"),
     ([("a.b.json", doc("y"))], ["a", "a.b"], None),
     ([("a.b.json", b'{"texts": null}')], ["a", "a.b"], None),
-    ([("a.stats.json", b'{"count": 3}'), ("a.more.json", b"[1]"), ("a.n.json", b"7")], ["a"], "members (.json) beside"),
+    (
+        [("a.stats.json", b'{"count": 3}'), ("a.more.json", b"[1]"), ("a.n.json", b"7")],
+        ["a"],
+        "members (.json) next to",
+    ),
     ([("00000_stats.json", b'{"count": 3}')], ["a", "00000_stats"], None),
     ([(".b.json", doc("y")), (".git/c.json", doc("y"))], ["a"], "hidden members (.json)"),
     ([("._a.json", MAC), ("__MACOSX/._a.json", MAC), ("__MACOSX/b.json", doc("y"))], ["a"], "hidden members (.json)"),
@@ -62,7 +66,7 @@ def test_names_say_which_members_are_documents_and_the_other_ones_are_counted(ru
             is_counted = (
                 list(warned.values()) == [others] and next(iter(warned)).startswith(warning) if warning else not warned
             )
-            if warning == "beside":
+            if warning == "next to":
                 is_counted = list(warned) == [
                     "members (.json) next to a document with a shorter name, without `texts` and `images`"
                 ]
