@@ -125,8 +125,10 @@ stubs: build $(VENV)/.ready ## Compare the stubs of the native module with the m
 
 .PHONY: deny
 deny: prerequisites ## Licences, banned and unused crates; builds cargo-deny and cargo-machete into the cache once
-	@test -x $(TOOLS)/bin/cargo-deny || cargo install --quiet --locked cargo-deny --version 0.20.2 --root $(TOOLS)
-	@test -x $(TOOLS)/bin/cargo-machete || cargo install --quiet --locked cargo-machete --version 0.9.2 --root $(TOOLS)
+	@# With a target directory of their own, they do not wait for a build of the library.
+	@test -x $(TOOLS)/bin/cargo-deny || CARGO_TARGET_DIR=$(TOOLS)/target cargo install --quiet --locked cargo-deny --version 0.20.2 --root $(TOOLS)
+	@test -x $(TOOLS)/bin/cargo-machete || CARGO_TARGET_DIR=$(TOOLS)/target cargo install --quiet --locked cargo-machete --version 0.9.2 --root $(TOOLS)
+	@rm -rf $(TOOLS)/target
 	$(TOOLS)/bin/cargo-deny --log-level error check licenses bans sources
 	$(TOOLS)/bin/cargo-machete --with-metadata
 
