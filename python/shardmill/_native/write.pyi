@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 __all__ = [
@@ -9,8 +9,10 @@ __all__ = [
     "column_without_json",
     "file_hashes",
     "mds_encodings",
+    "plain_schema",
     "publish_bytes",
     "remove_leftovers",
+    "schema",
 ]
 
 @final
@@ -56,6 +58,13 @@ class RowDigest:
 
 def approximate_size(value: object) -> int: ...
 def mds_encodings(schema: Any) -> list[tuple[str, str]]: ...
+def schema(columns: list[tuple[str, str]]) -> Any: ...
+def plain_schema(
+    rows: list[dict[str, Any]],
+    names: Sequence[Any],
+    metadata: dict[str, dict[str, str]],
+    binaries: set[str] | frozenset[str],
+) -> Any | None: ...
 def column_without_json(schema: Any) -> tuple[str, str] | None: ...
 def file_hashes(path: str, algorithms: list[str]) -> list[str]: ...
 def publish_bytes(path: str, content: bytes, replaces: bool) -> None: ...

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import struct
+import sys
 from collections.abc import Callable
 from numbers import Number
 from pathlib import Path
@@ -54,7 +55,7 @@ def webdataset_cell(column: str) -> Cell | None:
     """Return the converter for the payload of a member named after ``column``; ``None`` if Arrow stores the value itself."""
     kind = column.rpartition(".")[2]
     if kind in ("json", "jsn"):
-        return json.dumps
+        return mds_json
     if kind in ("jpg", "jpeg", "png"):
         return lambda image: _image_file(image, "png" if kind == "png" else "jpeg")
     if kind == "npy":
@@ -70,6 +71,23 @@ def encoding_of(value: Any) -> str | None:
     if kind == "numpy" and getattr(value, "shape", ()) != ():
         return f"ndarray:{value.dtype}"
     return "pil" if kind == "PIL" else None
+
+
+def without_torch(value: Any) -> Any:
+    """Return the values of a tensor as a NumPy array; any other value unchanged.
+
+    NumPy lacks the short floating-point types, such as bfloat16; their values are exact in float32.
+
+    Raises:
+        TypeError: If NumPy cannot hold them.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return value
+    tensor = value.detach().cpu()
+    if tensor.is_floating_point() and tensor.dtype not in (torch.float16, torch.float64):
+        tensor = tensor.float()
+    return tensor.resolve_conj().resolve_neg().numpy()
 
 
 def is_media(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -90,8 +108,14 @@ def media_bytes(value: Any) -> bytes:
 
 
 def mds_json(value: Any) -> str:
-    """Return the value as JSON; an array as a list, like MosaicML's writer."""
-    return json.dumps(value.tolist() if hasattr(value, "tolist") and hasattr(value, "shape") else value)
+    """Return the value as JSON; an array as a list, like MosaicML's writer, also within the value."""
+    return json.dumps(value, default=_listed)
+
+
+def _listed(value: Any) -> Any:
+    if hasattr(value, "tolist") and hasattr(value, "shape"):
+        return value.tolist()
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def _array_cell(encoding: str) -> Cell:

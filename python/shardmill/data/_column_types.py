@@ -8,10 +8,12 @@ from shardmill.data._cells import NUMBER_CODES, check_encoding
 from shardmill.errors import OptionError
 
 _BLOBS = ("bytes", "jpeg", "png", "pil", "jpeg_array", "jpegarray", "list[pil]", "list[jpeg]", "list[png]", "ndarray")
-_TEXTS = ("str", "string", "json", "str_int", "str_float", "str_decimal")
+#: Arrow types of numbers and texts.
+_STORED = {"int": "Int64"} | {name: name.title().replace("Ui", "UI") for name in NUMBER_CODES}
+_STORED |= dict.fromkeys(("str", "string", "json", "str_int", "str_float", "str_decimal"), "Utf8")
 
 
-def arrow_type(column: str, name: str) -> Any:
+def arrow_type(column: str, name: str) -> str:
     """Return the Arrow type for a name such as ``"str"``, ``"uint32[]"`` or ``"ndarray:float32:2,3"``.
 
     Raises:
@@ -19,29 +21,23 @@ def arrow_type(column: str, name: str) -> Any:
 
     Examples:
         >>> arrow_type("ids", "uint32[]"), arrow_type("box", "ndarray:float32:2,2")
-        (ListType(list<item: uint32>), FixedSizeListType(fixed_size_list<item: fixed_size_list<item: float>[2]>[2]))
+        ('List(UInt32)', 'FixedSizeList(2 x FixedSizeList(2 x Float32))')
     """
-    import pyarrow as pa
-
     check_encoding(column, name)
     if name.endswith("[]"):
-        return pa.list_(arrow_type(column, name[:-2]))
-    if name in _TEXTS:
-        return pa.string()
-    if name in _BLOBS:
-        return pa.binary()
+        return f"List({arrow_type(column, name[:-2])})"
     if name == "bool":
-        return pa.bool_()
-    if name == "int" or name in NUMBER_CODES:
-        return getattr(pa, "int64" if name == "int" else name)()
+        return "Boolean"
+    if name in _BLOBS or name in _STORED:
+        return mds_arrow_type(name)
     parts = name.split(":")
     if parts[0] == "ndarray" and len(parts) in (2, 3) and parts[1] in NUMBER_CODES:
-        number = getattr(pa, parts[1])()
+        number = mds_arrow_type(parts[1])
         sizes = parts[2].split(",") if len(parts) == 3 else []
         if all(size.strip().isdigit() and int(size) > 0 for size in sizes):
             for size in reversed(sizes):
-                number = pa.list_(number, int(size))
-            return number if sizes else pa.list_(number)
+                number = f"FixedSizeList({int(size)} x {number})"
+            return number if sizes else f"List({number})"
     raise OptionError(
         f"columns gives {column!r} the unknown type {name!r}\n"
         "hint: types are str, bytes, bool, int, int8 to uint64, float16 to float64, these with [] for lists, json, jpeg, png, "
@@ -61,18 +57,12 @@ def mds_encoding(column: str, name: str) -> str:
     return {"string": "str", "bool": "uint8"}.get(name, name)
 
 
-def mds_arrow_type(encoding: str) -> Any:
+def mds_arrow_type(encoding: str) -> str:
     """Return the Arrow type to which Python values of an MDS encoding are converted first.
 
     Arrays, images and JSON are encoded in Python and pass unchanged.
     """
-    import pyarrow as pa
-
-    if encoding in _TEXTS:
-        return pa.string()
-    if encoding == "int" or encoding in NUMBER_CODES:
-        return getattr(pa, "int64" if encoding == "int" else encoding)()
-    return pa.binary()
+    return _STORED.get(encoding, "Binary")
 
 
 def encoding_of_type(data_type: Any) -> str:

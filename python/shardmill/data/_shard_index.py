@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from shardmill._extras import pyarrow_for
 from shardmill._native import storage
 from shardmill._native import write as _native
 from shardmill._warnings import warn_caller
@@ -167,6 +168,7 @@ def mds_entry(text: str, path: str) -> dict[str, Any]:
 
 def columns_entry(schema: Any) -> dict[str, Any]:
     """Return the part of a Parquet shard's entry that describes its columns, as in ChiniDataset."""
+    schema = pyarrow_for("index='chinidataset'").schema(schema)
     return {
         "column_encodings": [encoding_of_type(field.type) for field in schema],
         "column_names": list(schema.names),

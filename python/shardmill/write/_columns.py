@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shardmill._extras import pyarrow_for
+from shardmill._native import write as _native
 from shardmill._option_values import checked_schema, listed
-from shardmill.data._cells import Cell, encoding_of, is_media, mds_cell, mds_json, media_bytes, webdataset_cell
+from shardmill.data._cells import (
+    Cell,
+    encoding_of,
+    is_media,
+    mds_cell,
+    mds_json,
+    media_bytes,
+    webdataset_cell,
+    without_torch,
+)
 from shardmill.data._column_types import arrow_type, mds_arrow_type, mds_encoding
 from shardmill.errors import OptionError
 from shardmill.write._json_lists import JsonLists
@@ -20,7 +29,7 @@ from shardmill.write._media import (
     stored_stream,
     without_bytes,
 )
-from shardmill.write._row_batches import RowBatches
+from shardmill.write._row_batches import RowBatches, refuse_names
 
 
 class WrittenColumns:
@@ -117,7 +126,7 @@ class WrittenColumns:
             if self._format == "webdataset":
                 cell = webdataset_cell(name)
             else:
-                first = next((value for value in values[name] if value is not None), None)
+                first = without_torch(next((value for value in values[name] if value is not None), None))
                 encoding = encoding_of(first)
                 cell = None if encoding is None else mds_cell(encoding)
                 if is_media(first):
@@ -136,7 +145,6 @@ class WrittenColumns:
             )
 
     def _take_types(self, types: dict[str, str]) -> None:
-        pa = pyarrow_for("a mapping of columns to types")
         if self._format == "mds":
             self.encodings = {name: mds_encoding(name, of) for name, of in types.items()}
             fields = [(name, mds_arrow_type(encoding)) for name, encoding in self.encodings.items()]
@@ -150,7 +158,8 @@ class WrittenColumns:
             raise OptionError(
                 f"columns with types are for MDS and Parquet, not for {self._format}\nhint: pass names, or schema="
             )
-        self.schema = pa.schema(fields)
+        self.schema = _native.schema(fields)
+        refuse_names(self.schema)
 
     def _take_cells(self, encodings: Mapping[str, str]) -> None:
         for name, encoding in encodings.items():
@@ -162,4 +171,4 @@ class WrittenColumns:
         """Lists that MDS stores as JSON have items of one type."""
         for name, of in types.items():
             if of.endswith("[]") and self.cells.get(name) is mds_json:
-                self.cells[name] = JsonLists(arrow_type(name, of))
+                self.cells[name] = JsonLists(_native.schema([(name, arrow_type(name, of))]))

@@ -12,11 +12,11 @@ class JsonLists:
     """Converts lists to JSON, and checks the type of their items.
 
     Args:
-        data_type: Arrow type of the lists.
+        schema: Arrow schema of one column, the lists.
     """
 
-    def __init__(self, data_type: Any) -> None:
-        self._type = data_type
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
 
     def __call__(self, value: Any) -> str:
         """Return the JSON of a list.
@@ -26,6 +26,7 @@ class JsonLists:
         """
         import pyarrow as pa
 
-        if value is not None and first_changed([value], pa.array([value], type=self._type)) is not None:
-            raise ValueError(f"{self._type} cannot hold it exactly")
+        data_type = pa.schema(self._schema).field(0).type
+        if value is not None and first_changed([value], pa.array([value], type=data_type)) is not None:
+            raise ValueError(f"{data_type} cannot hold it exactly")
         return mds_json(value)

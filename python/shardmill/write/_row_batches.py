@@ -1,12 +1,14 @@
-"""Converts rows of Python objects to Arrow batches with pyarrow."""
+"""Converts rows of Python objects to Arrow batches with pyarrow, if their values are not plain."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from shardmill.data._cells import Cell, mds_json
+from shardmill._native import write as _native
+from shardmill.data._cells import Cell, mds_json, without_torch
 from shardmill.data._type_names import type_name
 from shardmill.errors import FormatError, MissingColumnError
 from shardmill.write._exact_values import BINARIES, TEXTS, first_changed, first_of_other_kind
@@ -14,8 +16,6 @@ from shardmill.write._json_lists import JsonLists
 
 _SHOWN_LENGTH = 60
 
-#: Types whose values Arrow holds as they are, with the constructor of pyarrow.
-_PLAIN_TYPES: dict[type, str] = {str: "string", int: "int64", float: "float64", bool: "bool_", bytes: "binary"}
 _INT64 = 2**63
 _CELL_HINT = "convert the value, or pass its encoded bytes"
 
@@ -65,11 +65,23 @@ class RowBatches:
 
     @property
     def schema(self) -> Any:
-        """Schema of all batches, as far as it is known; its columns are ``columns``, in this order."""
+        """Schema of all batches with its ``names``, as far as it is known; its columns are ``columns``, in this order."""
         if self._schema is None and self._given is not None:
-            self._schema = _pyarrow().schema(self._given)
+            has_names = isinstance(getattr(self._given, "names", None), list)
+            self._schema = self._given if has_names else _pyarrow().schema(self._given)
             refuse_names(self._schema)
         return self._schema
+
+    @property
+    def _known(self) -> Any:
+        """``schema`` as that of pyarrow."""
+        if self.schema is not None:
+            self._schema = _pyarrow().schema(self.schema)
+        return self._schema
+
+    def _type(self, name: str) -> Any:
+        known = self._known
+        return None if known is None else known.field(name).type
 
     def learn(self, schema: Any) -> None:
         """Use the schema of Arrow input, unless a schema is known."""
@@ -78,31 +90,14 @@ class RowBatches:
             refuse_names(known)
             self._schema = known if self._columns is None else _selected(known, self._columns)
 
-    def learn_plain(self, rows: Sequence[Mapping[str, Any]]) -> bool:
-        """Use the schema of rows of plain values, unless a schema is known. Returns whether it is known now.
-
-        pyarrow would find the same one by converting the values, but its first conversion imports pandas, which takes longer than writing
-        thousands of rows.
-        """
-        if self.schema is not None or self.metadata:
-            return self.schema is not None
-        arrow = _pyarrow()
-        fields = []
-        for name in self._names(rows):
-            values = [row.get(name) for row in rows]
-            kinds = set(map(type, values)) - {type(None)}
-            if name in self.binaries:
-                kinds.add(bytes)
-            plain = _PLAIN_TYPES.get(kinds.pop()) if len(kinds) == 1 and isinstance(name, str) else None
-            if plain is None or (
-                plain == "int64" and not all(value is None or -_INT64 <= value < _INT64 for value in values)
-            ):
-                return False
-            fields.append(arrow.field(name, getattr(arrow, plain)()))
-        known = arrow.schema(fields)
-        refuse_names(known)
-        self._schema = known
-        return True
+    def learn_plain(self, rows: list[dict[str, Any]]) -> bool:
+        """Use the schema of rows of plain values, unless a schema is known. Returns whether it is known now."""
+        if self.schema is None:
+            known = _native.plain_schema(rows, self._names(rows), self.metadata, self.binaries)
+            if known is not None:
+                refuse_names(known)
+            self._schema = known
+        return self._schema is not None
 
     def of_rows(self, rows: Sequence[Mapping[str, Any]], *, first_row: int) -> Any:
         """Return a record batch; a column that a row lacks is null.
@@ -193,7 +188,7 @@ class RowBatches:
         if is_null or isinstance(value, bytes | bytearray | memoryview):
             return value
         try:
-            return cell(value)
+            return cell(without_torch(value))
         except (TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
             number = row if isinstance(row, int) else row()
             raise FormatError(_misfit(number, name, value, f"cannot be encoded: {error}", _CELL_HINT)) from error
@@ -224,18 +219,19 @@ class RowBatches:
     def _converted(self, name: str, values: Sequence[Any], first_row: int) -> Any:
         """See ``array``; the array has several chunks if the values exceed one."""
         arrow = _pyarrow()
-        data_type = None if self.schema is None else self.schema.field(name).type
+        data_type = self._type(name)
         if data_type is None and name in self.binaries:
             data_type = arrow.binary()
         if self._is_mds and self._given is not None:
             values = _with_passed_bytes(values, data_type)
+        plain = values
         try:
             array = arrow.array(values, type=data_type)
         except _misfits(arrow):
-            array = self._plain_array(name, values, first_row)
+            plain, array = self._plain_array(name, values, first_row)
         if data_type is None and name not in self.cells and not self._takes_bytes:
             self._refuse_other_kind(name, values, first_row)
-        changed = None if self._takes_as_bytes(name, array.type) else first_changed(values, array)
+        changed = None if self._takes_as_bytes(name, array.type) else first_changed(plain, array)
         if changed is not None:
             is_other = str(array.type) in (*TEXTS, *BINARIES)
             name_of = type_name(array.type)
@@ -255,17 +251,20 @@ class RowBatches:
             hint = "encode the strings to bytes, or decode the binaries"
             raise FormatError(_misfit(first_row + place, name, values[place], reason, hint))
 
-    def _plain_array(self, name: str, values: Sequence[Any], first_row: int) -> Any:
-        """Return the array of values that pyarrow does not take as they are, such as some NumPy scalars."""
+    def _plain_array(self, name: str, values: Sequence[Any], first_row: int) -> tuple[Sequence[Any], Any]:
+        """Return values that pyarrow does not take as they are, such as tensors, in a form that it takes; and their array."""
         arrow = _pyarrow()
-        data_type = None if self.schema is None else self.schema.field(name).type
+        data_type = self._type(name)
         is_number = data_type is not None and (arrow.types.is_integer(data_type) or arrow.types.is_floating(data_type))
-        plain = [_plain(value, has_bools=self._is_mds) for value in values] if is_number else values
+        plain = list(values)
         try:
-            return arrow.array(plain, type=data_type)
+            plain = list(map(without_torch, values))
+            data_type = data_type or _type_of_arrays(arrow, plain)
+            plain = [_number(value, has_bools=self._is_mds) if is_number else _nested(value) for value in plain]
+            return plain, arrow.array(plain, type=data_type)
         except _misfits(arrow) as error:
             place = _first_misfit(arrow, plain, data_type)
-            reason = _reason(arrow, plain, place, data_type, error)
+            reason = _reason(arrow, plain, place, values[place], data_type, error)
             hint = _value_hint(error, plain[place], data_type) or self._hint
             raise FormatError(_misfit(first_row + place, name, values[place], f"{reason}: {error}", hint)) from error
 
@@ -288,7 +287,7 @@ class RowBatches:
 
     def _batch(self, columns: dict[str, Any], first_row: int) -> Any:
         arrow = _pyarrow()
-        schema = self.schema
+        schema = self._known
         if schema is not None and set(schema.names) != set(columns):
             raise FormatError(
                 f"the columns are {', '.join(columns)}, but those of the file are {', '.join(schema.names)}\n"
@@ -317,7 +316,7 @@ class RowBatches:
         if isinstance(values, arrow.ChunkedArray) and (values.num_chunks == 1 or len(values) == 0):
             # A table without rows would be no batch at all.
             values = values.combine_chunks()
-        data_type = None if self.schema is None else self.schema.field(name).type
+        data_type = self._type(name)
         if data_type is None or values.type == data_type:
             return values
         return self._converted(name, values.to_pylist(), first_row)
@@ -329,7 +328,8 @@ def column_values(name: str, values: Any) -> Any:
     Raises:
         TypeError: If it is one string or binary rather than several values.
     """
-    if isinstance(values, str | bytes | bytearray | memoryview):
+    values = without_torch(values)
+    if isinstance(values, str | bytes | bytearray | memoryview) or getattr(values, "ndim", 1) == 0:
         raise TypeError(
             f"column {name!r} of the batch must be a list of values, not {type(values).__name__}\n"
             "hint: pass a list, or write one row with write()"
@@ -349,7 +349,9 @@ def refuse_names(schema: Any) -> None:
     if len(set(names)) < len(names):
         twice = next(name for number, name in enumerate(names) if name in names[:number])
         raise FormatError(f"two columns have the name {twice!r}\nhint: rename one of them")
-    told = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    # Native schemas have no other names that contain it.
+    is_native = not hasattr(schema, "to_string")
+    told = "\n".join(names) if is_native else schema.to_string(show_field_metadata=False, show_schema_metadata=False)
     if "\0" in told:
         line = next(line for line in told.splitlines() if "\0" in line)
         raise FormatError(f"the name of a column contains a NUL character: {line.strip()!r}")
@@ -360,7 +362,37 @@ def _misfits(arrow: Any) -> tuple[type[Exception], ...]:
     return arrow.ArrowNotImplementedError, OverflowError, TypeError, ValueError
 
 
-def _plain(value: Any, *, has_bools: bool) -> Any:
+def _nested(value: Any) -> Any:
+    """Return what pyarrow takes: lists of arrays of rank 1 for those of a higher rank, and scalars for those of rank 0."""
+    value = without_torch(value)
+    if isinstance(value, dict):
+        return {name: _nested(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return (tuple if isinstance(value, tuple) else list)(map(_nested, value))
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.ndarray):
+        return value
+    if value.dtype.kind in "OSU":
+        return _nested(value.tolist())
+    if value.ndim > 1:
+        return list(map(_nested, value))
+    native = value.astype(value.dtype.newbyteorder("="), copy=False)
+    return native if native.ndim else native[()]
+
+
+def _type_of_arrays(arrow: Any, values: Sequence[Any]) -> Any:
+    """Return the type of numeric arrays of one type and rank, which they also imply if they are empty; ``None`` for others."""
+    kinds = {(getattr(value, "dtype", None), getattr(value, "ndim", 0)) for value in values if value is not None}
+    dtype, rank = kinds.pop() if len(kinds) == 1 else (None, 0)
+    if dtype is None or rank == 0 or dtype.kind not in "biuf":
+        return None
+    data_type = arrow.from_numpy_dtype(dtype.newbyteorder("="))
+    for _ in range(rank):
+        data_type = arrow.list_(data_type)
+    return data_type
+
+
+def _number(value: Any, *, has_bools: bool) -> Any:
     """Return the Python number of a NumPy scalar; a bool as 0 or 1, if ``has_bools``."""
     if type(value).__module__ == "numpy" and value.shape == ():
         value = value.item()
@@ -402,8 +434,8 @@ def _value_hint(error: Exception, value: Any, data_type: Any) -> str | None:
     return _large_hint(value) if data_type is None else None
 
 
-def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any, error: Exception) -> str:
-    """Return why a value is incompatible with those before it."""
+def _reason(arrow: Any, values: Sequence[Any], place: int, given: Any, data_type: Any, error: Exception) -> str:
+    """Return why a value, ``given`` as it was passed, is incompatible with those before it."""
     if isinstance(error, UnicodeEncodeError):
         return "is not valid Unicode"
     if data_type is not None:
@@ -413,7 +445,11 @@ def _reason(arrow: Any, values: Sequence[Any], place: int, data_type: Any, error
     except _misfits(arrow):
         if _large_hint(values[place]) is not None:
             return "does not fit in int64, the type of integers"
-        kind = type(values[place]).__name__
+        kind = type(given).__name__
+        if hasattr(given, "dtype") and hasattr(given, "__len__"):
+            kind += f" of {given.dtype}"
+            if str(given.dtype) == "object" and given.size:
+                kind += f", of which one is of type {type(given.flat[0]).__name__}"
         return f"has the Python type {kind}, which has no column type (convert it to a number, string or bytes)"
     return f"has another type than the values before it ({type_name(arrow.array(values[:place]).type)})"
 

@@ -236,7 +236,9 @@ class Writer:
     def write(self, row: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> None:
         """Write a row: bytes, a string or a mapping with one column for ArrayRecord; a mapping for other formats.
 
-        The first rows are converted with pyarrow, and so are later values whose type is not exactly that of their column.
+        Values may be arrays and tensors of any rank: they keep the type of their elements, or float32 for those that NumPy lacks, such as
+        bfloat16. Strings, binaries, numbers, bools, and lists and dicts of them are written without pyarrow, if each column has values of one
+        type; other values are converted with pyarrow.
 
         Raises:
             TypeError, ValueError: If the format cannot hold the row.

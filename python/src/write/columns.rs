@@ -1,16 +1,17 @@
 //! Collects the values of one column.
 
 use crate::arrow_data::ArrowArray;
-use arrow_array::builder::{BooleanBuilder, GenericByteBuilder, PrimitiveBuilder};
+use arrow_array::builder::{BooleanBuilder, GenericByteBuilder, NullBuilder, PrimitiveBuilder};
 use arrow_array::types::{
     ArrowPrimitiveType, BinaryType, ByteArrayType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, LargeBinaryType,
     LargeUtf8Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type, Utf8Type,
 };
-use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, Field};
+use arrow_array::{Array, ArrayRef, ListArray, StructArray};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use arrow_select::concat::concat;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::sync::Arc;
 
 /// Limit of 32-bit offsets, with room for one more value.
@@ -25,10 +26,28 @@ pub(super) struct Column {
 
 /// Values of one type that are copied without conversion.
 trait Plain: Send {
-    /// Appends the value and returns its approximate size; `None`, without appending, if it is not plain.
+    /// Appends the value and returns its approximate size. `None` if it is not plain: parts of it may have been appended, so only `finish` may
+    /// follow.
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize>;
+
     fn append_null(&mut self);
-    fn finish(&mut self) -> ArrayRef;
+
+    /// The values that were appended as a whole. There may be more if the last one was part of a list or a struct.
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError>;
+
+    /// Appends a value or `None`.
+    fn push(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
+        if value.is_none() {
+            self.append_null();
+            return Some(1);
+        }
+        self.append(value)
+    }
+}
+
+/// An integer of Python that 64 bits hold.
+pub(super) fn whole(value: &Bound<'_, PyAny>) -> Option<i64> {
+    value.cast_exact::<PyInt>().ok()?.extract().ok()
 }
 
 impl Column {
@@ -39,38 +58,21 @@ impl Column {
 
     /// Appends a value; returns its approximate size. A value that is kept as an object is added to `objects` instead, to be weighed.
     pub(super) fn append<'py>(&mut self, py: Python<'py>, value: Option<Bound<'py, PyAny>>, objects: &mut Vec<Bound<'py, PyAny>>) -> usize {
-        let value = value.filter(|value| !value.is_none());
+        let value = value.unwrap_or_else(|| py.None().into_bound(py));
         if self.objects.is_none()
             && let Some(plain) = &mut self.plain
+            && let Some(bytes) = plain.push(&value)
         {
-            let copied = match &value {
-                None => {
-                    plain.append_null();
-                    Some(1)
-                }
-                Some(value) => plain.append(value),
-            };
-            if let Some(bytes) = copied {
-                return bytes;
-            }
+            return bytes;
         }
-        let kept = self.objects.get_or_insert_default();
-        match value {
-            None => {
-                kept.push(py.None());
-                1
-            }
-            Some(value) => {
-                objects.push(value.clone());
-                kept.push(value.unbind());
-                0
-            }
-        }
+        objects.push(value.clone());
+        self.objects.get_or_insert_default().push(value.unbind());
+        0
     }
 
     /// All values as one array.
     pub(super) fn finish(self, field: &Field, first_row: u64, convert: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-        let plain = self.plain.map(|mut plain| plain.finish());
+        let plain = self.plain.map(|mut plain| plain.finish()).transpose().map_err(super::invalid)?;
         let Some(objects) = self.objects else { return plain.ok_or_else(|| super::invalid("a column has no values")) };
         let before = plain.as_ref().map_or(0, Array::len);
         let values = PyList::new(convert.py(), objects)?;
@@ -84,6 +86,7 @@ impl Column {
 
 fn plain_of(data_type: &DataType) -> Option<Box<dyn Plain>> {
     Some(match data_type {
+        DataType::Null => Box::new(Nulls(NullBuilder::new())),
         DataType::Boolean => Box::new(Booleans(BooleanBuilder::new())),
         DataType::Int8 => Integers::<Int8Type>::boxed(),
         DataType::Int16 => Integers::<Int16Type>::boxed(),
@@ -99,9 +102,25 @@ fn plain_of(data_type: &DataType) -> Option<Box<dyn Plain>> {
         DataType::LargeUtf8 => Box::new(Texts::<LargeUtf8Type>::default()),
         DataType::Binary => Box::new(Binaries::<BinaryType>::default()),
         DataType::LargeBinary => Box::new(Binaries::<LargeBinaryType>::default()),
+        DataType::List(item) if item.is_nullable() => {
+            Box::new(Lists { items: plain_of(item.data_type())?, item: Arc::clone(item), offsets: vec![0], valid: NullBufferBuilder::new(0) })
+        }
+        DataType::Struct(fields) if are_plain(fields) => Box::new(Structs {
+            names: Python::attach(|py| fields.iter().map(|field| PyString::intern(py, field.name()).unbind()).collect()),
+            columns: fields.iter().map(|field| plain_of(field.data_type())).collect::<Option<_>>()?,
+            fields: fields.clone(),
+            valid: NullBufferBuilder::new(0),
+        }),
         _ => return None,
     })
 }
+
+/// Whether the fields may be null, as those of a row that lacks them, and have names of their own.
+fn are_plain(fields: &Fields) -> bool {
+    fields.iter().enumerate().all(|(index, field)| field.is_nullable() && fields.find(field.name()).is_some_and(|(first, _)| first == index))
+}
+
+struct Nulls(NullBuilder);
 
 struct Booleans(BooleanBuilder);
 struct Integers<T: ArrowPrimitiveType>(PrimitiveBuilder<T>);
@@ -114,6 +133,18 @@ struct Texts<T: ByteArrayType> {
     is_encoded: bool,
 }
 struct Binaries<T: ByteArrayType>(GenericByteBuilder<T>, usize);
+struct Lists {
+    item: FieldRef,
+    items: Box<dyn Plain>,
+    offsets: Vec<i32>,
+    valid: NullBufferBuilder,
+}
+struct Structs {
+    fields: Fields,
+    names: Vec<Py<PyString>>,
+    columns: Vec<Box<dyn Plain>>,
+    valid: NullBufferBuilder,
+}
 
 impl<T: ByteArrayType> Default for Texts<T> {
     fn default() -> Self {
@@ -143,10 +174,18 @@ macro_rules! builder {
             self.0.append_null();
         }
 
-        fn finish(&mut self) -> ArrayRef {
-            Arc::new(self.0.finish())
+        fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+            Ok(Arc::new(self.0.finish()))
         }
     };
+}
+
+impl Plain for Nulls {
+    fn append(&mut self, _value: &Bound<'_, PyAny>) -> Option<usize> {
+        None
+    }
+
+    builder!();
 }
 
 impl Plain for Booleans {
@@ -160,8 +199,7 @@ impl Plain for Booleans {
 
 impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Plain for Integers<T> {
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
-        let value = value.cast_exact::<PyInt>().ok()?.extract::<i64>().ok()?;
-        self.0.append_value(<T::Native as TryFrom<i64>>::try_from(value).ok()?);
+        self.0.append_value(<T::Native as TryFrom<i64>>::try_from(whole(value)?).ok()?);
         Some(8)
     }
 
@@ -214,8 +252,8 @@ impl<T: ByteArrayType<Native = str>> Plain for Texts<T> {
         self.builder.append_null();
     }
 
-    fn finish(&mut self) -> ArrayRef {
-        Arc::new(self.builder.finish())
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        Ok(Arc::new(self.builder.finish()))
     }
 }
 
@@ -228,4 +266,64 @@ impl<T: ByteArrayType<Native = [u8]>> Plain for Binaries<T> {
     }
 
     builder!();
+}
+
+impl Plain for Lists {
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
+        let list = value.cast_exact::<PyList>().ok()?;
+        let bytes = list.iter().map(|item| self.items.push(&item)).sum::<Option<usize>>()?;
+        let end = self.end().checked_add(i32::try_from(list.len()).ok()?)?;
+        self.offsets.push(end);
+        self.valid.append_non_null();
+        Some(bytes + 4)
+    }
+
+    fn append_null(&mut self) {
+        self.offsets.push(self.end());
+        self.valid.append_null();
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        let items = self.items.finish()?.slice(0, usize::try_from(self.end()).unwrap_or_default());
+        let offsets = OffsetBuffer::new(std::mem::take(&mut self.offsets).into());
+        Ok(Arc::new(ListArray::try_new(Arc::clone(&self.item), offsets, items, self.valid.finish())?))
+    }
+}
+
+impl Lists {
+    fn end(&self) -> i32 {
+        self.offsets.last().copied().unwrap_or_default()
+    }
+}
+
+impl Plain for Structs {
+    fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
+        let row = value.cast_exact::<PyDict>().ok()?;
+        let (mut found, mut bytes) = (0, 1);
+        for (name, column) in self.names.iter().zip(&mut self.columns) {
+            match row.get_item(name.bind(row.py())).ok()? {
+                Some(value) => {
+                    found += 1;
+                    bytes += column.push(&value)?;
+                }
+                None => column.append_null(),
+            }
+        }
+        if found < row.len() {
+            return None;
+        }
+        self.valid.append_non_null();
+        Some(bytes)
+    }
+
+    fn append_null(&mut self) {
+        self.columns.iter_mut().for_each(|column| column.append_null());
+        self.valid.append_null();
+    }
+
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        let len = self.valid.len();
+        let columns = self.columns.iter_mut().map(|column| Ok(column.finish()?.slice(0, len))).collect::<Result<_, ArrowError>>()?;
+        Ok(Arc::new(StructArray::try_new_with_length(self.fields.clone(), columns, self.valid.finish(), len)?))
+    }
 }

@@ -2,6 +2,7 @@
 
 mod columns;
 mod rows;
+mod types;
 mod weight;
 
 use crate::arrow_data::{ArrowArrays, whole_rows};
@@ -11,7 +12,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use pyo3_arrow::PySchema;
 use rows::PyRowBuffer;
 use serde::Deserialize;
@@ -22,8 +23,10 @@ use shardmill_formats::table::type_name;
 use shardmill_formats::tar::MemberStamp;
 use shardmill_storage::{Error as StorageError, Replace, Unpublished, remove_stale_staging, store_of};
 use shardmill_write::{Format, Gather, RowDigest, Shards, ShardsOptions, Target};
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use types::{name_of, with_value};
 
 /// Column name for rows that are passed as an array without a name.
 const COLUMN: &str = "record";
@@ -165,6 +168,33 @@ fn mds_encodings(schema: PySchema) -> PyResult<Vec<(String, String)>> {
     Ok(columns.iter().map(|column| (column.name.clone(), column.encoding_name.clone())).collect())
 }
 
+/// The schema of columns by the names that Arrow gives their types, such as `List(Int8)`.
+#[pyfunction]
+fn schema(columns: Vec<(String, String)>) -> PyResult<PySchema> {
+    let field = |(name, data_type): (String, String)| Ok(Field::new(name, data_type.parse().map_err(invalid)?, true));
+    Ok(PySchema::new(Arc::new(Schema::new(columns.into_iter().map(field).collect::<PyResult<Vec<_>>>()?))))
+}
+
+/// The schema that pyarrow would find for rows; `None` if they have values that are not plain. Columns in `binaries` may have no values.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+fn plain_schema(
+    rows: Vec<Bound<'_, PyDict>>,
+    names: Vec<Bound<'_, PyAny>>,
+    mut metadata: HashMap<String, HashMap<String, String>>,
+    binaries: HashSet<String>,
+) -> Option<PySchema> {
+    let field = |column: Bound<'_, PyAny>| {
+        let name = name_of(&column)?;
+        let known = if binaries.contains(&name) { DataType::Binary } else { DataType::Null };
+        let mut values = rows.iter().filter_map(|row| row.get_item(&column).ok()?);
+        let data_type = values.try_fold(known, |known, value| with_value(known, &value))?;
+        let metadata = metadata.remove(&name).unwrap_or_default();
+        Some(Field::new(name, data_type, true).with_metadata(metadata))
+    };
+    Some(PySchema::new(Arc::new(Schema::new(names.into_iter().map(field).collect::<Option<Vec<_>>>()?))))
+}
+
 /// Why JSON does not support a column of this schema: its name and type.
 #[pyfunction]
 fn column_without_json(schema: PySchema) -> Option<(String, String)> {
@@ -301,6 +331,8 @@ pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyRowBuffer>()?;
     module.add_function(wrap_pyfunction!(approximate_size, &module)?)?;
     module.add_function(wrap_pyfunction!(mds_encodings, &module)?)?;
+    module.add_function(wrap_pyfunction!(schema, &module)?)?;
+    module.add_function(wrap_pyfunction!(plain_schema, &module)?)?;
     module.add_function(wrap_pyfunction!(column_without_json, &module)?)?;
     module.add_function(wrap_pyfunction!(file_hashes, &module)?)?;
     module.add_function(wrap_pyfunction!(publish_bytes, &module)?)?;
