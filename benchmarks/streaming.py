@@ -1,8 +1,7 @@
 """The rows of the streaming report, by MosaicML Streaming, ChiniDataset and shardmill.
 
-``verbatim`` is what the report did, ``fair`` what says what a system can do, ``first_use`` what the first write of a process costs, ``mds``
-reads the files of MosaicML's writer. A figure
-whose rows are not those of the source is an error.
+``verbatim`` is what the report did, ``fair`` what says what a system can do, ``first_use`` what the first write of a process costs,
+``first_rows`` the same without Arrow, ``mds`` reads the files of MosaicML's writer. A figure whose rows are not those of the source is an error.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from benchmarks.measure import (
     run_entry,
     timed_rows,
 )
-from benchmarks.streaming_data import SHARD_BYTES, Source
+from benchmarks.streaming_data import SHARD_BYTES, Source, dicts
 
 BATCH_SIZE = 32
 _PARTS, _WRITERS, _WORKERS = 4, 2, (0, 2, 4)
@@ -210,6 +209,14 @@ def first_use(options: StreamingOptions, system: System) -> Metrics:
     return {"figures": figures}
 
 
+def first_rows(options: StreamingOptions, system: System) -> Metrics:
+    """The first write of a process that has imported the system alone, and no Arrow; the source is a list of dicts."""
+    rows = dicts(options.rows or 0)
+    figure = timed_rows(len(rows), lambda: system.write(rows, options.scratch / "rows", None))
+    options.check(system.rows(options.scratch / "rows", False), in_order=True)
+    return {"figures": {"first write": figure}}
+
+
 def mds(options: StreamingOptions, system: System) -> Metrics:
     """The MDS shards that MosaicML wrote, each after a warm-up."""
     directory, figures = options.mds, {}
@@ -224,7 +231,7 @@ def mds(options: StreamingOptions, system: System) -> Metrics:
 
 
 #: The rest is what no peer does.
-SCENARIOS = {"verbatim": verbatim, "fair": fair, "first_use": first_use, "mds": mds}
+SCENARIOS = {"verbatim": verbatim, "fair": fair, "first_use": first_use, "first_rows": first_rows, "mds": mds}
 
 
 def measure(options: StreamingOptions) -> Metrics:

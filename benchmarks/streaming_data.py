@@ -73,12 +73,16 @@ def texts(rows: int) -> list[str]:
     return found
 
 
+def dicts(rows: int) -> list[dict[str, Any]]:
+    """The rows as Python objects; labels are zeros, then as many ones."""
+    return [{"text": text, "label": row * 2 // rows} for row, text in enumerate(texts(rows))]
+
+
 def _write_source(directory: Path, rows: int) -> None:
-    """An Arrow file, which readers map; labels are zeros, then as many ones."""
+    """An Arrow file, which readers map."""
     import pyarrow as pa
 
-    labels = pa.array([row * 2 // rows for row in range(rows)], pa.int32())
-    table = pa.table({"text": pa.array(texts(rows)), "label": labels})
+    table = pa.Table.from_pylist(dicts(rows), pa.schema({"text": pa.string(), "label": pa.int32()}))
     with pa.OSFile(str(directory / _FILE), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=10_000)
 
