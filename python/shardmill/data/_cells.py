@@ -55,7 +55,7 @@ def webdataset_cell(column: str) -> Cell | None:
     """Return the converter for the payload of a member named after ``column``; ``None`` if Arrow stores the value itself."""
     kind = column.rpartition(".")[2]
     if kind in ("json", "jsn"):
-        return mds_json
+        return _plain_json
     if kind in ("jpg", "jpeg", "png"):
         return lambda image: _image_file(image, "png" if kind == "png" else "jpeg")
     if kind == "npy":
@@ -105,6 +105,18 @@ def media_bytes(value: Any) -> bytes:
     if not isinstance(content, bytes):
         raise TypeError(f"the file {value['path']!r} has no bytes")
     return content
+
+
+def _plain_json(value: Any) -> str:
+    """Return the value as JSON that every reader accepts.
+
+    Raises:
+        ValueError: If it has NaN or an infinity.
+    """
+    try:
+        return json.dumps(value, allow_nan=False, default=_listed)
+    except ValueError as error:
+        raise ValueError(f"{error} (JSON has no NaN and no infinities; None becomes null)") from error
 
 
 def mds_json(value: Any) -> str:

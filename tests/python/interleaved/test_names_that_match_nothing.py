@@ -251,7 +251,7 @@ def test_losses_are_printed(run_tar: Any) -> None:
     members = [
         ("a.json", {"texts": ["1"], "images": ["gone.png"]}),
         ("d/a.json", {"texts": ["2"]}),
-        ("b.json", '{"a": NaN}'),
+        ("b.json", '{"a": nan}'),
         ("c.json", json.dumps({"texts": 1})),
     ]
     text = str(run_tar(members, on_materialize_error="warn").report)

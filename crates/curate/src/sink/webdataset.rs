@@ -14,6 +14,7 @@ use crate::{Error, Result};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
+use shardmill_formats::json::json_loads_finite;
 use shardmill_formats::tar::{end_of_archive, member_header, padding};
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -192,7 +193,7 @@ impl Column {
     fn cell(&self, row: &Row) -> Result<Value> {
         let Some(extra) = row.extra else { return Ok(Value::Null) };
         Ok(match self.cells.value(extra as usize)? {
-            Value::String(text) if is_json_field(&self.field) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            Value::String(text) if is_json_field(&self.field) => json_loads_finite(text.as_bytes()).unwrap_or(Value::String(text)),
             other => other,
         })
     }

@@ -8,6 +8,7 @@ use crate::schema::json_field;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use serde_json::Value;
+use shardmill_formats::json::as_float;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ impl Kind {
                 // An integer beyond 64 bits can only be text.
                 None if number.as_str().bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') => Self::Json,
                 // 1e400 is infinite as a double.
-                None if number.as_f64().is_none() => Self::Json,
+                None if as_float(number).is_none() => Self::Json,
                 None => Self::Float,
             },
         }
@@ -131,7 +132,7 @@ fn array(cells: &[Option<&Value>], kind: Kind) -> ArrayRef {
     match kind {
         Kind::Boolean => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_bool)).collect::<BooleanArray>()),
         Kind::Integer { .. } => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_i64)).collect::<Int64Array>()),
-        Kind::Float => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_f64)).collect::<Float64Array>()),
+        Kind::Float => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_number).and_then(as_float)).collect::<Float64Array>()),
         Kind::Null | Kind::Text => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_str)).collect::<StringArray>()),
         Kind::Json => Arc::new(cells.iter().map(|cell| cell.map(json_text)).collect::<StringArray>()),
     }
@@ -188,6 +189,18 @@ mod tests {
     fn powers_of_two_beyond_53_bits_are_exact_and_their_neighbours_are_not() {
         assert!([0, 1, 1 << 53, 1 << 60, 3 << 61].into_iter().all(is_exact_in_double));
         assert!(![(1 << 53) + 1, (1 << 60) + 1, u64::MAX].into_iter().any(is_exact_in_double));
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_are_doubles_among_numbers_and_have_their_names_in_json_text() {
+        let [nan, negative] = ["NaN", "-Infinity"].map(|text| shardmill_formats::json::json_loads(text.as_bytes()).unwrap());
+        let (_, values) = column(&[nan.clone(), json!(1), negative, Value::Null]);
+        let values = values.as_primitive::<Float64Type>();
+        assert!(values.value(0).is_nan() && values.is_null(3));
+        assert_eq!(values.values()[1..3], [1.0, f64::NEG_INFINITY]);
+        let (field, values) = column(&[nan, json!("x")]);
+        assert!(crate::schema::is_json_field(&field));
+        assert_eq!(values.as_string::<i32>().value(0), "NaN");
     }
 
     #[test]

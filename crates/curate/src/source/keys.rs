@@ -11,6 +11,7 @@ use crate::source::surrogates::lone_surrogate;
 use crate::source::tokens::{IMAGE_EXTENSIONS, TokenScope, stem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use shardmill_formats::json::json_loads;
 use shardmill_formats::limit::{DecodeLimit, TooLarge};
 use shardmill_formats::tar::{Compression, Member, Role, TarError, documents, inflate, role, sniff_compression};
 use shardmill_storage::RangeRead;
@@ -60,7 +61,7 @@ impl SampleKeys {
     /// Whether a member has the content of a document. A member that cannot be read or parsed may be a document, and is reported as one.
     fn has_content(&self, archive: &Archive, member: &Member, limit: DecodeLimit) -> bool {
         let Ok(json) = member_bytes(&*archive.object, member, limit) else { return true };
-        match serde_json::from_slice(without_mark(&json)) {
+        match json_loads(without_mark(&json)) {
             Ok(Value::Object(object)) => self.has_lists(&object),
             Ok(_) => false,
             Err(_) => true,
@@ -176,7 +177,7 @@ fn without_mark(json: &[u8]) -> &[u8] {
 /// Why the JSON is not an object.
 pub(crate) fn parse_object(json: &[u8]) -> Result<Map<String, Value>, String> {
     let text = without_mark(json);
-    match serde_json::from_slice(text) {
+    match json_loads(text) {
         // Keys become columns, and column names end at a NUL where Arrow data is exchanged.
         Ok(Value::Object(object)) => match object.keys().find(|key| key.contains('\0')) {
             Some(key) => Err(format!("the JSON key {key:?} holds the character NUL")),
@@ -185,7 +186,7 @@ pub(crate) fn parse_object(json: &[u8]) -> Result<Map<String, Value>, String> {
         Ok(other) => Err(format!("the JSON is {}, not an object", kind_of(&other))),
         Err(error) => Err(match lone_surrogate(text) {
             Some(lone) => format!("broken JSON: {lone}"),
-            None => format!("broken JSON: {error}{}", python_only(text, &error)),
+            None => format!("broken JSON: {error}"),
         }),
     }
 }
@@ -223,14 +224,4 @@ pub fn list_at<'a>(object: &'a Map<String, Value>, field: &str, option: &str) ->
             Err(format!("`{field}` is {}, not a list; {option} names the list, and the keys there are {}", kind_of(other), keys.join(", ")))
         }
     }
-}
-
-/// Python writes values that JSON does not have, which the message "expected value" does not suggest.
-fn python_only(text: &[u8], error: &serde_json::Error) -> &'static str {
-    let line = text.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
-    let word = line.get(error.column().saturating_sub(2)..).unwrap_or_default();
-    let is_python = ["NaN", "Infinity", "-Infinity"]
-        .iter()
-        .any(|name| word.starts_with(name.as_bytes()) || word.get(1..).is_some_and(|word| word.starts_with(name.as_bytes())));
-    if is_python { " (NaN and Infinity are not JSON; write null)" } else { "" }
 }

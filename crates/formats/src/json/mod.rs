@@ -7,8 +7,8 @@ mod python;
 mod text;
 mod value;
 
-pub use python::json_dumps;
-pub(crate) use python::write_float;
+pub use python::{as_float, json_dumps, json_loads, json_loads_finite};
+pub(crate) use python::{json_fault, write_float};
 pub(crate) use text::quote;
 pub use value::ValueEncoder;
 

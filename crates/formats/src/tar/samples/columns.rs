@@ -1,9 +1,10 @@
 //! Columns of samples: the type of an extension, and its arrays.
 
 use super::Error;
-use super::content::{Content, integer, json_fault};
+use super::content::{Content, integer};
 use super::index::{Index, Part};
 use super::payload::{Payload, Place};
+use crate::json::json_fault;
 use arrow_array::builder::make_view;
 use arrow_array::{ArrayRef, BinaryViewArray, Int64Array, StringViewArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
@@ -45,6 +46,7 @@ pub(super) struct Arrays<'a> {
     pub(super) path: &'a str,
     pub(super) index: &'a Index,
     pub(super) payload: &'a Payload,
+    pub(super) refuses_nan: bool,
 }
 
 impl Arrays<'_> {
@@ -86,7 +88,7 @@ impl Arrays<'_> {
         if matches!(content, Content::Text | Content::Json) {
             let (path, member) = (|| self.path.to_owned(), || self.index.name(*sample, part));
             let text = std::str::from_utf8(bytes).map_err(|_other| Error::NotText { path: path(), member: member(), offset: part.offset })?;
-            if let Some(source) = (content == Content::Json).then(|| json_fault(text)).flatten() {
+            if let Some(source) = (content == Content::Json).then(|| json_fault(text, !self.refuses_nan)).flatten() {
                 return Err(Error::NotJson { path: path(), member: member(), offset: part.offset, source });
             }
         }

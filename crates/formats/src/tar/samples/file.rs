@@ -30,6 +30,7 @@ pub struct WebDatasetFile {
     object: Arc<dyn RangeRead>,
     compression: Compression,
     limit: DecodeLimit,
+    refuses_nan: bool,
     index: Index,
     schema: SchemaRef,
     declared: SchemaRef,
@@ -77,6 +78,7 @@ impl WebDatasetFile {
             object,
             compression,
             limit,
+            refuses_nan: false,
             index,
             blocks: Vec::new(),
             samples,
@@ -84,6 +86,12 @@ impl WebDatasetFile {
         let all: Vec<usize> = (0..file.schema.fields().len()).collect();
         file.blocks = file.samples.iter().map(|samples| file.block(samples.clone(), &all)).collect();
         Ok(file)
+    }
+
+    /// Whether JSON with `NaN` or an infinity is an error where it is read.
+    #[must_use]
+    pub fn refusing_nan(self, refuses_nan: bool) -> Self {
+        Self { refuses_nan, ..self }
     }
 
     fn block(&self, samples: Range<usize>, all: &[usize]) -> Block {
@@ -148,7 +156,7 @@ impl WebDatasetFile {
             self.limit.check(self.object.path(), wanted_bytes, "the members that are read together have", || "all samples".to_owned())?;
         }
         let payload = reading.read(self.object.as_ref(), self.compression)?;
-        let arrays = Arrays { path: self.object.path(), index: &self.index, payload: &payload };
+        let arrays = Arrays { path: self.object.path(), index: &self.index, payload: &payload, refuses_nan: self.refuses_nan };
         let made =
             distinct.iter().zip(&cells).map(|(column, cells)| match column.checked_sub(1).and_then(|number| self.index.extensions.get(number)) {
                 Some(extension) => arrays.values(Content::of(extension), cells),
