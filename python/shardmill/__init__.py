@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shardmill.data._error_policy import ErrorPolicy
     from shardmill.data._images import Images, RandomCrop
     from shardmill.data._mds_index import rebuild_index
+    from shardmill.data._text_options import TextOptions
     from shardmill.data._tokenize import Tokenize
     from shardmill.data._tokenizer import Tokenizer
     from shardmill.expressions import Expression, col
@@ -61,6 +62,7 @@ __all__ = [
     "StorageMetrics",
     "StringArray",
     "Struct",
+    "TextOptions",
     "Tokenize",
     "Tokenizer",
     "Transform",
@@ -87,6 +89,7 @@ _MODULES = {
     "Images": "data._images",
     "RandomCrop": "data._images",
     "rebuild_index": "data._mds_index",
+    "TextOptions": "data._text_options",
     "Tokenize": "data._tokenize",
     "Tokenizer": "data._tokenizer",
     "Expression": "expressions",

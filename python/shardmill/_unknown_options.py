@@ -12,7 +12,7 @@ _Target = TypeVar("_Target", bound=Callable[..., Any])
 _OF_FILES = {
     name: f"use sm.Loader(sm.Dataset(path, {name}=…)): the options of files belong to the data set"
     for name in (
-        *("format", "schema", "partitioning", "pickles", "ignore_zeros", "max_decoded_bytes"),
+        *("format", "schema", "text", "partitioning", "pickles", "ignore_zeros", "max_decoded_bytes"),
         *("tokenize", "images"),
     )
 }
@@ -91,6 +91,11 @@ LOADER = {
     **dict.fromkeys(("download_retry", "download_timeout"), 'use storage_options={"retry_timeout": …}'),
     "validate_hash": "run `shardmill verify`, which checks all hashes",
 }
+_TEXT = {
+    **dict.fromkeys(("delimiter", "sep", "separator"), "delimiter"),
+    **dict.fromkeys(("quote", "quotechar", "quote_char"), "quote"),
+    "encoding": "encoding",
+}
 DATASET = {
     **_PATHS,
     "num_workers": "use threads=…: native threads replace worker processes",
@@ -98,6 +103,7 @@ DATASET = {
     "use_threads": "use threads=…",
     **dict.fromkeys(("dtype", "dtypes", "features"), "use schema=…, an Arrow schema, for CSV and JSONL files"),
     "on_bad_rows": 'use sm.Loader(…, errors=sm.ErrorPolicy(rows="skip"))',
+    **{name: f"use text=sm.TextOptions({option}=…)" for name, option in _TEXT.items()},
     "nrows": "call take(range(…))",
     "sampler": "use sm.Loader(dataset, shuffle=True)",
     **{
@@ -223,6 +229,7 @@ ERROR_POLICY = {
     "on_bad_lines": "use lines=…",
     "on_bad_files": "use files=…",
 }
+TEXT_OPTIONS = {name: f"use {option}=…" for name, option in _TEXT.items()}
 PIPELINE = {
     **{name: f"pass it to run({name}=…)" for name in ("executor", "threads", "workers", "progress")},
     "num_workers": "pass it to run(threads=…), or to run(executor='ray', workers=…)",

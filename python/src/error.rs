@@ -163,7 +163,7 @@ fn load_class(error: &LoadError) -> &'static str {
         LoadError::Plan(inner) => plan_class(inner),
         LoadError::Engine(inner) => engine_class(inner),
         LoadError::UnknownPath { .. } => "MissingColumnError",
-        LoadError::NoSuchFormat { .. } | LoadError::ReservedColumn { .. } => "OptionError",
+        LoadError::NoSuchFormat { .. } | LoadError::TextOption { .. } | LoadError::ReservedColumn { .. } => "OptionError",
         LoadError::DerivedColumn { .. } | LoadError::DerivedFrom { .. } | LoadError::ImageFrom { .. } => "OptionError",
         LoadError::Columns(inner) => column_class(inner),
         LoadError::Packing(inner) => packing_class(inner),

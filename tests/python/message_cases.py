@@ -276,6 +276,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "runtime 5": lambda: read(P, runtime=5),
     "errors 5": lambda: read(P, errors="skip"),
     "unknown policy": lambda: sm.ErrorPolicy(rows="ignore"),  # pyright: ignore[reportArgumentType]
+    "delimiter of two characters": lambda: sm.TextOptions(delimiter="||"),
+    "delimiter of Parquet": lambda: sm.Dataset(P, text=sm.TextOptions(delimiter=";")),
     "limit that is neither a count nor a fraction": lambda: sm.ErrorPolicy(rows="skip", max_rows=2.5),
     "options of a store for a local path": lambda: sm.storage.configure("/data", {"region": "x"}),
     "limit without a policy": lambda: sm.ErrorPolicy(max_rows=1),

@@ -138,7 +138,7 @@ def test_integer_that_float64_would_round_is_an_error_with_its_line(tmp_path: Pa
     rows[7]["score"] = 2**53 + 1
     path = write(tmp_path / "a.jsonl", rows)
     with pytest.raises(
-        FormatError, match=rf"Line 8 of .*a\.jsonl`: `{2**53 + 1}` in column `score` is not a valid double"
+        FormatError, match=rf"Line 8 of .*a\.jsonl`: column `score` has the integer `{2**53 + 1}`, which double rounds"
     ):
         list(sm.Loader(path, output="arrow"))
     schema = pa.schema([("score", pa.float64())])
@@ -275,19 +275,13 @@ def test_objects_and_lists_are_their_json_text_where_the_schema_has_a_string(row
     assert table["s"].to_pylist() == [{"y": json.dumps(row)} for row in rows]
 
 
-def test_number_is_not_a_string_although_the_schema_has_one(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"x": [1]}\n{"x": 1}\n')
-    with pytest.raises(ValueError, match=r"Line 2 of .*`1` in column `x` is not a valid string"):
-        pa.table(sm.Dataset(tmp_path / "rows.jsonl", schema=pa.schema([("x", pa.string())])))
-
-
 def test_null_policy_stores_nulls_for_values_and_for_lines_that_are_not_json(tmp_path: Path) -> None:
     lenient = sm.ErrorPolicy(lines="null")
     path = tmp_path / "a.jsonl"
-    path.write_text('{"a": 1, "b": 1}\n{"a": "x", "b": 2}\n{"a": NaN, "b": 3, "c": 3}\n[1]\n')
+    path.write_text('{"a": 1, "b": 1}\n{"a": "x", "b": 2}\n{"a": nan, "b": 3, "c": 3}\n[1]\n')
     rows = list(sm.Dataset(path, errors=lenient))
     assert rows == [{"a": 1, "b": 1}, {"a": None, "b": 2}, {"a": None, "b": None}, {"a": None, "b": None}]
-    path.write_text('{"a": NaN}\n')
+    path.write_text('{"a": nan}\n')
     with pytest.raises(sm.FormatError, match="Line 1 of .* is not valid JSON at byte 7: expected a value"):
         len(sm.Dataset(path, errors=lenient))
 
@@ -309,7 +303,7 @@ def test_integer_beyond_64_bits_that_no_type_holds_is_an_error_and_not_rounded(
     path = tmp_path / "a.jsonl"
     path.write_text(f'{first}{{"a": {number}}}\n')
     with pytest.raises(
-        FormatError, match=rf"Line {2 if first else 1} of .*a\.jsonl`: `{str(number)[:20]}.* in column `a`"
+        FormatError, match=rf"Line {2 if first else 1} of .*a\.jsonl`: column `a` has the integer `{str(number)[:20]}"
     ):
         list(sm.Dataset(path))
 

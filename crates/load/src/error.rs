@@ -42,6 +42,8 @@ pub enum Error {
     SampleCount { path: String, rows: u64, samples: u64 },
     #[error("`{name}` is not a known format")]
     NoSuchFormat { name: String },
+    #[error("`{option}` of the TextOptions does not concern {format} files")]
+    TextOption { option: &'static str, format: &'static str },
     /// Two files disagree about a column, and there is no common type.
     #[error("Column `{column}` is {} in `{first}` and {} in `{second}`", type_name(.first_type), type_name(.second_type))]
     SchemaConflict { column: String, first: String, first_type: DataType, second: String, second_type: DataType },
@@ -207,10 +209,14 @@ impl Error {
                 Some("if they are parquet, orc, csv, jsonl, arrayrecord, mds or webdataset, set format=; files of other formats are not read")
             }
             Self::OtherFormat { .. } => Some("leave out format=, or pass the path of a file itself, which is always read"),
+            Self::WrongContents { found: "UTF-16 text", .. } => Some("read it with text=sm.TextOptions(encoding=\"utf-16\"), or convert it to UTF-8"),
             Self::WrongContents { .. } => Some("set format= to the format of the file, or fetch the file again"),
             Self::TextShards { .. } => Some("read the csv files as a glob, such as `directory/*.csv`, or write the data as MDS or Parquet"),
             Self::SampleCount { .. } => Some("fetch the directory again: the shard and the index are from different versions"),
             Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset"),
+            Self::TextOption { .. } => {
+                Some("delimiter and quote are for CSV, encoding for CSV and JSONL, nan for JSONL and WebDataset; leave it out")
+            }
             Self::SchemaConflict { .. } => {
                 Some("select files of one type by a glob, or write them again with one type; of CSV and JSONL files, give the types by schema=")
             }

@@ -11,9 +11,8 @@ use arrow_array::Array;
 use arrow_schema::{DataType, Schema};
 use shardmill_engine::{Cancel, run_until_error};
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::records::BadLines;
 use shardmill_formats::table::{Statistics, TableFile};
-use shardmill_load::{FileOpener, Format};
+use shardmill_load::{FileOpener, Format, TextOptions};
 use shardmill_storage::store_of;
 use std::sync::Arc;
 
@@ -42,7 +41,7 @@ impl FooterCheck {
         let groups = files.len().div_ceil(FILES_AT_ONCE);
         let columns = self.source.columns.clone();
         let look = Look {
-            opener: FileOpener::new(format, None, BadLines::Error, DecodeLimit::default(), &[])?,
+            opener: FileOpener::new(format, &TextOptions::default(), DecodeLimit::default(), &[])?,
             columns: self.source.columns,
             allows_nulls: self.allows_nulls,
         };

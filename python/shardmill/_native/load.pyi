@@ -31,6 +31,17 @@ class TableColumn(Protocol):
     @property
     def parts(self) -> Sequence[TableColumn]: ...
 
+@type_check_only
+class TextOptions(Protocol):
+    @property
+    def delimiter(self) -> str: ...
+    @property
+    def quote(self) -> str | None: ...
+    @property
+    def encoding(self) -> str: ...
+    @property
+    def nan(self) -> str: ...
+
 @final
 class Dataset:
     def __new__(
@@ -41,6 +52,7 @@ class Dataset:
         hive: Literal["below", "path"] | None = None,
         filter: str | None = None,
         schema: Any | None = None,
+        text: TextOptions | None = None,
         bad_lines: str = "raise",
         skip_bad_files: bool = False,
         has_pickle_bytes: bool = False,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from shardmill._option_values import checked_schema, keep_iterated, listed
 from shardmill._unknown_options import SOURCE, explains
 from shardmill.curate._sources import Source
 from shardmill.data._dataset import Format
+from shardmill.data._text_options import TextOptions, checked_text
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
 from shardmill.storage._configure import refuse_keys
@@ -40,6 +41,7 @@ class TableSource(Source):
         partition_bytes: pack consecutive files into partitions of up to this size, such as ``"128MB"``; 32 MB by default.
         schema: Arrow schema of CSV and JSONL files; inferred from the start of every file by default. Other
             formats contain their schema.
+        text: delimiter, quotes and encoding of CSV and JSONL files, and whether ``NaN`` in JSON is an error; see ``TextOptions``.
         max_decoded_bytes: the largest decoded size of one value, line, page or member, such as ``"4GiB"``; 1 GiB by default.
         storage_options: options for the store of remote paths, see ``shardmill.storage.configure``.
 
@@ -63,10 +65,12 @@ class TableSource(Source):
     columns: Sequence[str] | None = None
     filter: Expression | Value | str | list[Any] | None = None
     format: Format | None = None
+    text: TextOptions | None = None
 
     def __post_init__(self) -> None:
         keep_iterated(self)
         checked_schema("schema", self.schema)
+        checked_text(self.text)
         if self.format is not None and not isinstance(self.format, str):
             raise OptionError(f"format must be the name of a format, such as 'parquet', not {self.format!r}")
         refuse_keys(self._given_paths())
@@ -81,6 +85,8 @@ class TableSource(Source):
             "filter": None if self.filter is None else expression_of(self.filter).tree,
             "format": self.format,
             "max_decoded_bytes": self._bytes_of("max_decoded_bytes"),
+            # Checkpoints of jobs without it stay valid.
+            **({} if self.text in (None, TextOptions()) else {"text": asdict(self.text)}),
         }
 
     def _partitioning(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from shardmill.data._own_methods import own_method, refuse_own_rows
 from shardmill.data._paths import is_list, paths_of
 from shardmill.data._shard_index import INDEX_NAME, warn_of_missing_index
 from shardmill.data._splits import warn_of_mixed_splits
+from shardmill.data._text_options import TextOptions, checked_text
 from shardmill.data._token_lengths import TokenCounts, TokenLengths
 from shardmill.data._tokenize import Tokenize
 from shardmill.errors import FormatError, OptionError
@@ -73,8 +74,8 @@ class Dataset(ArrowRows):
             ``id`` are integers, ``json`` and ``jsn`` are JSON, which is decoded in rows and dicts, and all others are bytes. Pickles stay bytes.
             From a plain tar only the selected members are read; a compressed one (gzip, zstd) is decompressed from its start each time. A tar
             without the two closing blocks of zeros is truncated, which is an error. Other bytes after the zeros are an error too, unless
-            ``ignore_zeros``. Compressed JSONL files (``.jsonl.gz``, ``.jsonl.zst``) are decompressed once, into the directory for temporary
-            files.
+            ``ignore_zeros``. Compressed CSV and JSONL files (``.csv.gz``, ``.jsonl.zst``) are decompressed once, into the directory for
+            temporary files.
         columns: names of the columns to return, in this order; all by default. A path such as ``"meta.lang"`` selects the field of a struct
             as a column of that name: its values are null where the struct is null, and only the field is read. The field of a list of structs
             becomes a list. A top-level column of that name takes precedence.
@@ -85,6 +86,7 @@ class Dataset(ArrowRows):
             file, or of each file of a list, as given.
         schema: Arrow schema of CSV and JSONL files; by default, inferred from the start of every file, and from later values that change
             a type. A JSONL field that the given schema lacks is ignored. Other formats contain their schema.
+        text: delimiter, quotes and encoding of CSV and JSONL files, and whether ``NaN`` in JSON is an error; see ``TextOptions``.
         errors: what happens to files that cannot be opened, and to lines of CSV and JSONL files that cannot be read.
         max_decoded_bytes: the largest decoded size of one value, line, page, chunk or member, such as ``"4GiB"``. A larger one raises an
             error before memory is allocated for it. The default is 1 GiB.
@@ -131,6 +133,7 @@ class Dataset(ArrowRows):
         storage_options: Any = None,
         partitioning: Literal["hive"] | None = None,
         schema: Any = None,
+        text: TextOptions | None = None,
         errors: ErrorPolicy | None = None,
         pickles: Literal["raise", "bytes"] = "raise",
         ignore_zeros: bool = False,
@@ -168,6 +171,7 @@ class Dataset(ArrowRows):
             hive=None if partitioning is None else "path" if has_list else "below",
             filter=self._filter_json,
             schema=schema,
+            text=checked_text(text),
             bad_lines=errors.lines,
             skip_bad_files=errors.files == "skip",
             has_pickle_bytes=pickles == "bytes",
@@ -206,6 +210,7 @@ class Dataset(ArrowRows):
             "storage_options": pinned(self._paths, shown_options),
             "partitioning": partitioning,
             "schema": schema,
+            "text": text,
             "errors": errors,
             "pickles": pickles,
             "ignore_zeros": ignore_zeros,

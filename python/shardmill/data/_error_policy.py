@@ -30,7 +30,7 @@ class ErrorPolicy:
         files: ``"raise"``, or ``"skip"`` to leave out files that cannot be opened; ``Dataset.skipped`` lists them. A shard that is in the index
             of MDS shards, but does not exist, is left out too. A path or glob that was given and matches no file is always an error.
         lines: of CSV and JSONL files. ``"raise"`` names file and line, ``"skip"`` drops the line. ``"null"`` stores a null for a value that does
-            not fit its column, and for all values of a JSONL line that is not a valid JSON object (``NaN`` is not valid JSON). It ignores a
+            not fit its column, and for all values of a JSONL line that is not a valid JSON object. It ignores a
             field that the inferred schema lacks, except if the schema has no fields at all because no line is valid: this is an error.
             Elements of a JSON array are treated as lines. An array that is cut, or lacks a comma between two elements, is always an error,
             because its elements cannot be separated.

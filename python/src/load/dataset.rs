@@ -9,9 +9,15 @@ use crate::pixels::PyImages;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::records::BadLines;
-use shardmill_load::{Dataset, DatasetOptions, Format, HiveKeys, MixedSource, TableColumn, TableDataFile, TableOptions, disagreement, fingerprint};
+use shardmill_formats::records::{BadLines, Encoding};
+use shardmill_load::{
+    Dataset, DatasetOptions, Format, HiveKeys, MixedSource, Nan, TableColumn, TableDataFile, TableOptions, TextForm, TextOptions, disagreement,
+    fingerprint,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -34,13 +40,36 @@ impl From<PyTableColumn> for TableColumn {
     }
 }
 
+/// How the text of CSV and JSONL files is written.
+#[derive(FromPyObject)]
+struct PyTextOptions {
+    delimiter: char,
+    quote: Option<char>,
+    encoding: String,
+    nan: String,
+}
+
+impl TryFrom<PyTextOptions> for TextForm {
+    type Error = PyErr;
+
+    fn try_from(options: PyTextOptions) -> PyResult<Self> {
+        let refused = |error: ValueError| PyErr::from(PyShardmillError::option(&format!("TextOptions: {error}")));
+        Ok(Self {
+            delimiter: options.delimiter,
+            quote: options.quote,
+            encoding: Encoding::deserialize(options.encoding.into_deserializer()).map_err(refused)?,
+            nan: Nan::deserialize(options.nan.into_deserializer()).map_err(refused)?,
+        })
+    }
+}
+
 #[pyclass(name = "Dataset", module = "shardmill._native.load", frozen)]
 pub(crate) struct PyDataset(pub(crate) Arc<Dataset>);
 
 #[pymethods]
 impl PyDataset {
     #[new]
-    #[pyo3(signature = (paths, *, format=None, hive=None, filter=None, schema=None, bad_lines="raise", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false, max_decoded_bytes=None, threads=1))]
+    #[pyo3(signature = (paths, *, format=None, hive=None, filter=None, schema=None, text=None, bad_lines="raise", skip_bad_files=false, has_pickle_bytes=false, ignores_zeros=false, max_decoded_bytes=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python call")]
     fn new(
         py: Python<'_>,
@@ -49,6 +78,7 @@ impl PyDataset {
         hive: Option<&str>,
         filter: Option<&str>,
         schema: Option<PySchema>,
+        text: Option<PyTextOptions>,
         bad_lines: &str,
         skip_bad_files: bool,
         has_pickle_bytes: bool,
@@ -74,8 +104,11 @@ impl PyDataset {
             format,
             hive,
             filter: filter.map(parsed).transpose()?,
-            text_schema: schema.map(PySchema::into_inner),
-            bad_lines,
+            text: TextOptions {
+                schema: schema.map(PySchema::into_inner),
+                bad_lines,
+                form: text.map(TextForm::try_from).transpose()?.unwrap_or_default(),
+            },
             skip_bad_files,
             has_pickle_bytes,
             ignores_zeros,

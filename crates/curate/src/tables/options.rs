@@ -7,7 +7,7 @@ use crate::stage::filter::{Filter, Per};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_load::Format;
+use shardmill_load::{Format, TextForm};
 use shardmill_plan::Expression;
 use std::collections::HashSet;
 
@@ -23,6 +23,8 @@ pub struct TableOptions {
     /// Memory limit for one value, line, page or member; the default of the process if `None`.
     #[serde(default)]
     pub max_decoded_bytes: Option<u64>,
+    #[serde(default)]
+    pub text: TextForm,
 }
 
 impl TableOptions {

@@ -8,8 +8,7 @@ use crate::Result;
 use crate::file_format::InputFiles;
 use arrow_schema::SchemaRef;
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::records::BadLines;
-use shardmill_load::{Error as LoadError, FileOpener, Format, MdsShards, files_of_one_format};
+use shardmill_load::{Error as LoadError, FileOpener, Format, MdsShards, TextOptions, files_of_one_format};
 use shardmill_plan::{Error as PlanError, FilePart, InputFile, Partitioning, Split, partition};
 use shardmill_storage::{OpenFiles, store_of};
 
@@ -52,6 +51,7 @@ const FIRST_SHARDS: usize = 16;
 /// For a format that cannot be determined, and when the start of a text file cannot be read.
 pub fn opener(split: &Split, paths: &[String], options: &TableOptions, text_schema: Option<SchemaRef>) -> Result<FileOpener> {
     let format = format_of(options, split.files.first(), &paths.join(", "))?;
+    options.text.check(format)?;
     if format == Format::Mds {
         // The first samples of the whole job determine array types, as in a data set.
         let files = files_of_one_format(paths, Some(format))?.1;
@@ -63,7 +63,8 @@ pub fn opener(split: &Split, paths: &[String], options: &TableOptions, text_sche
     let files = if is_inferred { files_of_one_format(paths, Some(format))?.1 } else { Vec::new() };
     let open = OpenFiles::default();
     let objects = files.iter().map(|file| open.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
-    Ok(FileOpener::new(format, text_schema, BadLines::Error, options.limit(), &objects)?)
+    let text = TextOptions { schema: text_schema, form: options.text.clone(), ..TextOptions::default() };
+    Ok(FileOpener::new(format, &text, options.limit(), &objects)?)
 }
 
 /// The common format of all files of a job.
@@ -112,7 +113,7 @@ fn parts(file: InputFile, format: Format, decoded: DecodeLimit, limit: u64) -> R
     if matches!(format, Format::Csv | Format::Jsonl) {
         return Ok(vec![file]);
     }
-    let table = FileOpener::new(format, None, BadLines::Error, decoded, &[])?.open(store_of(&file.path)?.open(&file.path)?)?;
+    let table = FileOpener::new(format, &TextOptions::default(), decoded, &[])?.open(store_of(&file.path)?.open(&file.path)?)?;
     let mut parts: Vec<FilePart> = Vec::new();
     let mut filled = u64::MAX;
     for (block, about) in table.blocks().iter().enumerate() {

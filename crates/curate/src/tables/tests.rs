@@ -17,9 +17,8 @@ use bytes::Bytes;
 use shardmill_engine::Cancel;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::parquet::{ParquetCompression, ParquetTable, ParquetWriter, ParquetWriterOptions};
-use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
-use shardmill_load::{FileOpener, Format};
+use shardmill_load::{FileOpener, Format, TextOptions};
 use shardmill_plan::{Expression, FilePart, InputFile, Split};
 use shardmill_resume::DoneIds;
 use shardmill_storage::{Identity, LocalFile, RangeRead, Replace, Unpublished};
@@ -130,7 +129,7 @@ fn sink(directory: &Path) -> SinkOptions {
 
 /// Runs `work` with a job that writes to `directory`.
 fn with_job<T>(directory: &Path, ids: &IdPolicy, stages: &[Stage], work: impl FnOnce(&TableJob<'_>) -> T) -> T {
-    let opener = FileOpener::new(Format::Parquet, None, BadLines::Error, DecodeLimit::default(), &[]).unwrap();
+    let opener = FileOpener::new(Format::Parquet, &TextOptions::default(), DecodeLimit::default(), &[]).unwrap();
     let (options, sink, unpublished, cancel) = (TableOptions::default(), sink(directory), Unpublished::default(), Cancel::default());
     let publishing = Publishing { replace: Replace::Atomically, unpublished: &unpublished, attempt: None, version: "" };
     work(&TableJob { options: &options, opener: &opener, stages, sink: &sink, ids, publishing, cancel: &cancel, chunk_bytes: 32 << 20 })

@@ -10,7 +10,9 @@ use super::rows::{Reason, Rows};
 use super::tokenize::Tokenizer;
 use super::{CsvOptions, Error};
 use crate::limit::DecodeLimit;
-use crate::records::{BLOCK_BYTES, BadLines, BlockText, Judge, Located, Parsed, Pieces, Place, TextFile, TextFormat, index, line_of};
+use crate::records::{
+    BLOCK_BYTES, BadLines, BlockText, Encoding, Judge, Located, Parsed, Pieces, Place, TextFile, TextFormat, Unpacker, index, line_of,
+};
 use crate::table::type_name;
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use shardmill_storage::RangeRead;
@@ -72,7 +74,7 @@ impl CsvFile {
                 return Err(Error::UnsupportedType { column: field.name().clone(), data_type: field.data_type().clone(), format: "CSV" });
             }
         }
-        let header = read_header(object.as_ref(), &options, HEADER_BYTES)?.map(|(header, _)| header);
+        let header = read_header(object.as_ref(), &Unpacker::new(Encoding::Utf8, options.limit), &options, HEADER_BYTES)?.map(|(header, _)| header);
         let header = header.unwrap_or_else(|| Header { names: Vec::new(), data_start: object.size(), data_line: 1 });
         let places: HashMap<&str, usize> = header.names.iter().enumerate().map(|(place, name)| (name.as_str(), place)).collect();
         let fields: Vec<Option<usize>> = if options.header {
@@ -156,6 +158,11 @@ impl TextFormat for CsvFormat {
         line_of(bytes, position, first_line)
     }
 
+    fn variant(&self) -> u128 {
+        let (delimiter, quote) = (self.options.delimiter, self.options.quote.unwrap_or_default());
+        u128::from(delimiter ^ b',') << 8 | u128::from(quote ^ b'"')
+    }
+
     fn is_fatal(fault: &Reason) -> bool {
         *fault == Reason::UnclosedQuote
     }
@@ -172,7 +179,7 @@ impl TextFormat for CsvFormat {
             Reason::UnclosedQuote => Error::UnclosedQuote { path, line },
             Reason::Value { field, text } => {
                 let (column, data_type) = column(field);
-                Error::Value { path, line, column, value: text, data_type }
+                Error::of_value((path, line), column, text, data_type, self.options.is_inferred)
             }
             Reason::InvalidUtf8 { field } => Error::InvalidUtf8 { path, line, column: column(field).0 },
         }

@@ -4,8 +4,8 @@ use super::borders::CsvBorders;
 use super::rows::{Reason, Rows};
 use super::tokenize::Tokenizer;
 use super::{CsvOptions, Error};
-use crate::records::{MAX_RECORD_BYTES, Start, check_start, line_of, read_start};
-use shardmill_storage::{RangeRead, SequentialRead};
+use crate::records::{MAX_RECORD_BYTES, Start, Unpacker, line_of};
+use shardmill_storage::RangeRead;
 use std::collections::HashSet;
 
 /// Real tables have at most some thousands; a line of commas must not become a schema of gigabytes.
@@ -20,26 +20,25 @@ pub(super) struct Header {
 }
 
 /// The header of a file, and at least `sample_bytes` bytes from its start if the file is that long. `None` for a file without a record.
-pub(super) fn read_header(object: &dyn RangeRead, options: &CsvOptions, sample_bytes: u64) -> Result<Option<(Header, Start)>, Error> {
+pub(super) fn read_header(
+    object: &dyn RangeRead,
+    unpacker: &Unpacker,
+    options: &CsvOptions,
+    sample_bytes: u64,
+) -> Result<Option<(Header, Start)>, Error> {
     let mut len = sample_bytes;
     loop {
-        let start = read_start(object, len.min(MAX_RECORD_BYTES))?;
+        let start = unpacker.start(object, len.min(MAX_RECORD_BYTES))?;
         match header(object.path(), &start, options)? {
             Some(header) => return Ok(Some((header, start))),
             None if start.is_whole => return Ok(None),
             None if len >= MAX_RECORD_BYTES => return Err(Error::RecordTooLong { path: object.path().to_owned(), line: 1, len }),
             None => {
-                check_records(object, options, 1)?;
+                unpacker.check_start(object, &mut CsvBorders::new(options, 0, 1), 1)?;
                 len = len.saturating_mul(2);
             }
         }
     }
-}
-
-/// Rejects a file if one of its first records is too long, without loading it into memory.
-pub(super) fn check_records(object: &dyn RangeRead, options: &CsvOptions, records: u64) -> Result<(), Error> {
-    let mut borders = CsvBorders::new(options, 0, 1);
-    Ok(check_start(object, &mut SequentialRead::new(object), &mut borders, records, options.limit)?)
 }
 
 fn header(path: &str, start: &Start, options: &CsvOptions) -> Result<Option<Header>, Error> {

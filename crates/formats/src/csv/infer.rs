@@ -1,12 +1,13 @@
 //! Infers column types from the starts of all files.
 
-use super::header::{check_records, read_header};
+use super::borders::CsvBorders;
+use super::header::read_header;
 use super::kind::{Kinds, NullValues};
 use super::late::late_kinds;
 use super::rows::{Rows, is_null};
 use super::tokenize::Tokenizer;
 use super::{CsvOptions, Error};
-use crate::records::{MAX_RECORD_BYTES, sample_bytes};
+use crate::records::{MAX_RECORD_BYTES, Unpacker, sample_bytes};
 use arrow_schema::{Field, Schema, SchemaRef};
 use shardmill_storage::RangeRead;
 use std::collections::{BTreeMap, HashMap};
@@ -28,13 +29,13 @@ struct Inference {
 ///
 /// # Errors
 /// When a file cannot be read, a header is damaged, or an option is not valid.
-pub fn infer(objects: &[Arc<dyn RangeRead>], options: &CsvOptions) -> Result<Inferred, Error> {
+pub fn infer(objects: &[Arc<dyn RangeRead>], unpacker: &Unpacker, options: &CsvOptions) -> Result<Inferred, Error> {
     options.check()?;
     let nulls = NullValues::new(options);
     let sample_bytes = sample_bytes(objects.len());
     let mut inference = Inference::default();
     for object in objects {
-        inference.add(object.as_ref(), options, &nulls, sample_bytes)?;
+        inference.add(object.as_ref(), unpacker, options, &nulls, sample_bytes)?;
     }
     let columns: Arc<[(String, Kinds)]> = inference.names.into_iter().zip(inference.kinds).collect();
     let schema = schema(&columns);
@@ -94,14 +95,14 @@ impl Inferred {
 }
 
 impl Inference {
-    fn add(&mut self, object: &dyn RangeRead, options: &CsvOptions, nulls: &NullValues, sample_bytes: u64) -> Result<(), Error> {
+    fn add(&mut self, object: &dyn RangeRead, unpacker: &Unpacker, options: &CsvOptions, nulls: &NullValues, sample_bytes: u64) -> Result<(), Error> {
         let mut len = sample_bytes;
         loop {
-            let Some((header, start)) = read_header(object, options, len)? else { return Ok(()) };
+            let Some((header, start)) = read_header(object, unpacker, options, len)? else { return Ok(()) };
             let data = usize::try_from(header.data_start - start.mark_len).ok().and_then(|from| start.bytes.get(from..)).unwrap_or_default();
             let (kinds, records) = sample(data, options, nulls, header.names.len(), start.is_whole);
             if records == 0 && !start.is_whole && len < MAX_RECORD_BYTES {
-                check_records(object, options, 1 + u64::from(options.header))?;
+                unpacker.check_start(object, &mut CsvBorders::new(options, 0, 1), 1 + u64::from(options.header))?;
                 len = len.saturating_mul(2);
                 continue;
             }

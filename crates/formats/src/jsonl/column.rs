@@ -59,6 +59,9 @@ impl Column {
     }
 
     fn append_value(&mut self, cursor: &mut Cursor<'_>, growth: &mut Growth) -> Result<(), Fault> {
+        if growth.refuses_nan && cursor.is_non_finite() {
+            return Err(cursor.misfit(&DataType::Float64));
+        }
         match self {
             Self::Nulls { .. } => Err(cursor.misfit(&DataType::Null)),
             Self::Booleans { values, valid } => {
@@ -145,8 +148,8 @@ fn append_string<O: OffsetSizeTrait>(
     let start = cursor.clone();
     let text = match cursor.peek() {
         Some(b'"') => cursor.string(&mut growth.unescaped)?,
-        // A given schema asks for the JSON text of objects and lists.
-        Some(b'{' | b'[') if !growth.is_inferred => {
+        // A given schema asks for the JSON text of values that are not strings.
+        _ if !growth.is_inferred => {
             cursor.skip()?;
             cursor.since(&start).trim_ascii_start()
         }

@@ -77,11 +77,15 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The text of a number, checked against the grammar of JSON.
+    /// The text of a number, checked against the grammar of JSON; or `NaN`, `Infinity` or `-Infinity`, as Python writes them.
     pub(super) fn number(&mut self) -> Result<&'a [u8], Fault> {
         let start = self.position;
-        self.position += usize::from(self.rest().starts_with(b"-"));
+        let is_negative = self.rest().starts_with(b"-");
+        self.position += usize::from(is_negative);
         let whole = self.digits();
+        if whole.is_empty() && (self.literal("Infinity").is_ok() || (!is_negative && self.literal("NaN").is_ok())) {
+            return Ok(self.text.get(start..self.position).unwrap_or_default());
+        }
         if whole.is_empty() || (whole.len() > 1 && whole.starts_with(b"0")) {
             return Err(self.fault("expected a number"));
         }
@@ -98,6 +102,11 @@ impl<'a> Cursor<'a> {
             }
         }
         Ok(self.text.get(start..self.position).unwrap_or_default())
+    }
+
+    /// Whether the next value, which begins at the position, is a number that is not finite.
+    pub(super) fn is_non_finite(&self) -> bool {
+        matches!(self.rest(), [b'N' | b'I', ..] | [b'-', b'I', ..])
     }
 
     fn digits(&mut self) -> &'a [u8] {
@@ -205,7 +214,7 @@ impl<'a> Cursor<'a> {
             Some(b't') => self.literal("true"),
             Some(b'f') => self.literal("false"),
             Some(b'n') => self.literal("null"),
-            Some(b'-' | b'0'..=b'9') => self.number().map(|_| ()),
+            Some(b'-' | b'0'..=b'9' | b'N' | b'I') => self.number().map(|_| ()),
             _ => Err(self.fault("expected a value")),
         }
     }

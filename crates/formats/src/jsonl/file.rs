@@ -122,7 +122,12 @@ impl TextFormat for JsonlFormat {
     fn parse(&self, block: &mut BlockText<'_>, judge: &mut Judge<'_, Fault>, arrow: &dyn Fn(ArrowError) -> Error) -> Result<Parsed, Error> {
         let fields = Fields::from(std::mem::take(&mut block.fields));
         let mut rows = Structs::new(&fields, block.schema.fields()).ok_or_else(|| arrow(ArrowError::NotYetImplemented(format!("{fields:?}"))))?;
-        let mut growth = Growth { is_lenient: block.is_lenient, is_inferred: self.options.is_inferred, ..Growth::default() };
+        let mut growth = Growth {
+            is_lenient: block.is_lenient,
+            is_inferred: self.options.is_inferred,
+            refuses_nan: self.options.refuses_nan,
+            ..Growth::default()
+        };
         let (mut records, mut row) = (0, 0);
         for record in Records::of_run(block.bytes, self.shape) {
             records += 1;
@@ -154,7 +159,7 @@ impl TextFormat for JsonlFormat {
             Fault::NotAnObject if self.shape == Shape::Array => Error::ElementNotAnObject { path, line, offset },
             Fault::Syntax { position, expected } => Error::Syntax { path, line, position: position + 1, expected },
             Fault::NotAnObject => Error::NotAnObject { path, line },
-            Fault::Value { field, value, data_type } => Error::Value { path, line, column: field, value, data_type },
+            Fault::Value { field, value, data_type } => Error::of_value((path, line), field, value, data_type, self.options.is_inferred),
             Fault::InvalidUtf8 { field } => Error::InvalidUtf8 { path, line, column: field },
             Fault::Duplicate { field } => Error::DuplicateField { path, line, field },
             Fault::Unknown { field } => Error::UnknownField { path, line, field },

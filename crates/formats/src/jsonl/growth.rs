@@ -8,4 +8,5 @@ pub(super) struct Growth {
     pub(super) is_lenient: bool,
     /// Whether a sample decided the types: float64 takes only the integers that it holds exactly, and an unknown field is an error.
     pub(super) is_inferred: bool,
+    pub(super) refuses_nan: bool,
 }

@@ -1,11 +1,11 @@
 //! Infers field types from the starts of all files.
 
-use super::borders::is_blank;
+use super::borders::{LineBorders, is_blank};
 use super::cursor::Cursor;
 use super::kind::{Members, Place, Refusal};
 use super::records::{Records, Shape};
-use super::{Error, JsonlOptions, unpacked};
-use crate::records::{BadLines, MAX_RECORD_BYTES, sample_bytes};
+use super::{Error, JsonlOptions};
+use crate::records::{BadLines, MAX_RECORD_BYTES, Unpacker, sample_bytes};
 use arrow_schema::{Schema, SchemaRef};
 use shardmill_storage::RangeRead;
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 ///
 /// # Errors
 /// When a file cannot be read, or, unless bad lines are tolerated, when two values of one field have no type in common.
-pub fn infer(objects: &[Arc<dyn RangeRead>], options: &JsonlOptions) -> Result<Inferred, Error> {
+pub fn infer(objects: &[Arc<dyn RangeRead>], unpacker: &Unpacker, options: &JsonlOptions) -> Result<Inferred, Error> {
     let sample_bytes = sample_bytes(objects.len());
     let mut row = Members::default();
     for (file, object) in objects.iter().enumerate() {
         let (mut len, mut is_checked) = (sample_bytes, false);
         loop {
-            let start = unpacked::start(object.as_ref(), len.min(MAX_RECORD_BYTES))?;
+            let start = unpacker.start(object.as_ref(), len.min(MAX_RECORD_BYTES))?;
             let is_enough = start.is_whole || len >= MAX_RECORD_BYTES;
             let shape = Shape::of(&start.bytes, is_enough);
             let text = match (shape, memchr::memrchr(b'\n', &start.bytes)) {
@@ -32,7 +32,7 @@ pub fn infer(objects: &[Arc<dyn RangeRead>], options: &JsonlOptions) -> Result<I
                 (Some(Shape::Array), _) if Records::of_start(&start.bytes, Shape::Array).next().is_some() => start.bytes.as_slice(),
                 _ => {
                     if !is_checked {
-                        unpacked::check_first_line(object.as_ref(), options.limit)?;
+                        unpacker.check_start(object.as_ref(), &mut LineBorders::new(0), 1)?;
                         is_checked = true;
                     }
                     len = len.saturating_mul(2);

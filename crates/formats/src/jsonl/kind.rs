@@ -57,7 +57,7 @@ pub(super) enum Change<'a> {
     Value {
         lists: usize,
     },
-    /// A fraction, or an integer outside of the range.
+    /// A fraction, a number that is not finite, or an integer outside of the range.
     Number(Range),
     /// A member that the objects of the field lack.
     Member(&'a Members),

@@ -1,5 +1,5 @@
-//! Finds records after the sample that change the types: with a member that the schema lacks, with a fraction or an integer beyond int64 among
-//! integers, or with the first value of a field that was null.
+//! Finds records after the sample that change the types: with a member that the schema lacks, with a fraction, a number that is not finite or an
+//! integer beyond int64 among integers, or with the first value of a field that was null.
 //!
 //! The pass that finds the records of a file sees all of its bytes. [`Late`] looks there at the names of each record and at the values of those fields
 //! whose type may change; everything else is skipped. Only a record that changes a type is parsed. The invariant: the types of a file depend on its
@@ -119,7 +119,7 @@ fn place_at_end(text: &[u8], members: &Members) -> Option<usize> {
     members.place(std::str::from_utf8(name).ok()?)
 }
 
-/// Whether a number, or a list with numbers, at the start of `text` is not an integer of the range.
+/// Whether a number, or a list with numbers, at the start of `text` is not an integer of the range. In numbers, only names have capital letters.
 fn begins_other_number(text: &[u8], known: Range) -> bool {
     let value = text.trim_ascii_start();
     if value.first() == Some(&b'[') {
@@ -129,7 +129,7 @@ fn begins_other_number(text: &[u8], known: Range) -> bool {
     let (digits, is_negative) = value.strip_prefix(b"-").map_or((value, false), |digits| (digits, true));
     let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
     match digits.get(len) {
-        _ if len == 0 => false,
+        first if len == 0 => matches!(first, Some(b'N' | b'I')),
         Some(b'.' | b'e' | b'E') => true,
         _ => (is_negative && !known.is_negative) || (!known.is_large && is_beyond_int64(digits.get(..len).unwrap_or_default(), is_negative)),
     }
@@ -246,7 +246,10 @@ fn end_of_string(text: &[u8], mut at: usize) -> Option<usize> {
 
 /// Whether a number in `text`, which has no strings, is not an integer of the range.
 fn has_other_number(text: &[u8], known: Range) -> bool {
-    has_fraction(text) || (!known.is_negative && memchr::memchr(b'-', text).is_some()) || (!known.is_large && has_beyond_int64(text))
+    has_fraction(text)
+        || memchr::memchr2(b'N', b'I', text).is_some()
+        || (!known.is_negative && memchr::memchr(b'-', text).is_some())
+        || (!known.is_large && has_beyond_int64(text))
 }
 
 /// Whether an integer in `text` is beyond int64. One of that many digits covers a place that is looked at.

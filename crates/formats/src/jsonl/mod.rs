@@ -3,7 +3,7 @@
 //!
 //! [`infer`] reads the start of every file and decides the types for all of them; [`JsonlFile::open`] scans one file for its lines and splits it into
 //! blocks, and [`JsonlFile::open_inferred`] also looks for fields and values that change the inferred types; `read` parses the selected fields of a
-//! block. A field that an object lacks is null; an object or list is its own JSON text where a given schema has a string; a field that a given schema lacks is skipped, and one that an inferred schema lacks is an error. [`Unpacker`] decompresses files beforehand. Used by the `load` crate. The invariant: each line that is not blank, and
+//! block. A field that an object lacks is null; a value that is not a string is its own JSON text where a given schema has a string; `NaN` and infinities are floats, as in Python; a field that a given schema lacks is skipped, and one that an inferred schema lacks is an error. [`Unpacker`](crate::records::Unpacker) decompresses files beforehand. Used by the `load` crate. The invariant: each line that is not blank, and
 //! each element of an array, is exactly one row; anything else is an error.
 //!
 //! The parser is part of this crate because arrow-json truncates 1.5 to 1 in a column of integers, accepts `"5"` for 5, and reports neither line nor
@@ -21,12 +21,10 @@ mod late;
 mod nested;
 mod records;
 mod scalar;
-mod unpacked;
 mod write;
 
 pub use file::JsonlFile;
 pub use infer::{Inferred, infer};
-pub use unpacked::Unpacker;
 pub use write::encode_lines;
 
 use crate::limit::DecodeLimit;
@@ -42,6 +40,8 @@ pub struct JsonlOptions {
     /// Whether the schema was inferred. Then a field that it lacks is an error, as is an integer of 64 bits that float64 would round; otherwise such
     /// fields are skipped, and such integers are rounded like fractions.
     pub is_inferred: bool,
+    /// Whether `NaN` and infinities are values that no column can hold.
+    pub refuses_nan: bool,
 }
 
 #[cfg(test)]

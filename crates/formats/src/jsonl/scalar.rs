@@ -47,7 +47,7 @@ impl<P: Parse> Scalars for Primitives<P> {
     fn append(&mut self, cursor: &mut Cursor<'_>, growth: &mut Growth) -> Result<(), Fault> {
         let text = match cursor.peek() {
             Some(b'"') if self.is_text => cursor.string(&mut growth.unescaped)?,
-            Some(b'-' | b'0'..=b'9') if self.is_number => cursor.number()?,
+            Some(b'-' | b'0'..=b'9' | b'N' | b'I') if self.is_number => cursor.number()?,
             _ => return Err(cursor.misfit(self.values.data_type())),
         };
         if self.is_double && text.len() > EXACT_DIGITS && growth.is_inferred && is_rounded(text) {

@@ -17,6 +17,9 @@ pub enum Error {
     /// A value that its column cannot hold. Values in structs and lists are named as `outer.inner[3]`.
     #[error("Line {line} of `{path}`: `{value}` in column `{column}` is not a valid {}", type_name(.data_type))]
     Value { path: String, line: u64, column: String, value: String, data_type: DataType },
+    /// An inferred float64 would round it, as with `-1` beside 2^64 - 1, or 30 digits.
+    #[error("Line {line} of `{path}`: column `{column}` has the integer `{value}`, which double rounds, and no integer type holds all of its values")]
+    Rounded { path: String, line: u64, column: String, value: String },
     #[error("Line {line} of `{path}`: column `{column}` is not valid UTF-8")]
     InvalidUtf8 { path: String, line: u64, column: String },
     #[error("Line {line} of `{path}`: a record of {len} bytes is too long")]
@@ -68,11 +71,26 @@ pub enum Error {
     /// A stream that is damaged, or ends early.
     #[error("`{path}` cannot be decompressed after {unpacked} bytes: {source}")]
     Unpack { path: String, unpacked: u64, source: io::Error },
+    /// `offset` counts in the decompressed file.
+    #[error("The byte at offset {offset} of `{path}` is not valid {encoding}")]
+    Encoding { path: String, encoding: &'static str, offset: u64 },
     #[error("`{path}` is compressed with {compression}, which cannot be read")]
     Compression { path: String, compression: Compression },
 }
 
+const ENCODINGS: &str = "name the encoding of the files, such as text=sm.TextOptions(encoding=\"latin-1\"), or convert them to UTF-8";
+
 impl Error {
+    /// For a value that does not fit `data_type`. Of integers, an inferred float64 refuses only those that it would round.
+    pub(crate) fn of_value(place: (String, u64), column: String, value: String, data_type: DataType, is_inferred: bool) -> Self {
+        let (path, line) = place;
+        let digits = value.trim_start_matches('-').trim_end_matches('…');
+        match is_inferred && data_type == DataType::Float64 && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => Self::Rounded { path, line, column, value },
+            false => Self::Value { path, line, column, value, data_type },
+        }
+    }
+
     /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
@@ -80,10 +98,13 @@ impl Error {
             Self::Storage(error) => error.hint(),
             Self::TooLarge(_) => Some(TooLarge::HINT),
             Self::Value { .. } => Some("give the column another type in `schema`, or drop such lines by errors=sm.ErrorPolicy(lines=\"skip\")"),
-            Self::InvalidUtf8 { .. } | Self::InvalidHeader { .. } => Some("convert the file to UTF-8"),
+            Self::Rounded { .. } => Some("set its type in `schema`: string keeps the digits, decimal128(38, 0) holds 38 of them, and double rounds"),
+            Self::InvalidUtf8 { .. } | Self::InvalidHeader { .. } | Self::Encoding { .. } => Some(ENCODINGS),
             Self::Changed { .. } => Some("do not change files while they are read"),
-            Self::FieldCount { .. } => Some("check the delimiter and the quoting, or drop such lines by errors=sm.ErrorPolicy(lines=\"skip\")"),
-            Self::UnclosedQuote { .. } => Some("the file is truncated, or the quote option is wrong"),
+            Self::FieldCount { .. } => {
+                Some("check the delimiter and the quote of text=sm.TextOptions(…), or drop such lines by errors=sm.ErrorPolicy(lines=\"skip\")")
+            }
+            Self::UnclosedQuote { .. } => Some("the file is truncated, or has other quotes, which text=sm.TextOptions(quote=…) names"),
             Self::ColumnCount { .. } => Some("without a header all files need the same columns"),
             Self::UnsupportedType { format: "CSV", .. } => Some("CSV has no lists or structs; give the column the type string in `schema`"),
             Self::InvalidOption { .. } => Some("delimiter and quote are two different ASCII characters, neither a line end"),

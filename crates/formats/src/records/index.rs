@@ -188,8 +188,8 @@ pub(crate) fn start_of(mut bytes: Vec<u8>, is_whole: bool) -> Start {
 
 /// The start of a file.
 #[derive(Debug)]
-pub(crate) struct Start {
-    pub(crate) bytes: Vec<u8>,
+pub struct Start {
+    pub bytes: Vec<u8>,
     pub(crate) mark_len: u64,
     pub(crate) is_whole: bool,
 }

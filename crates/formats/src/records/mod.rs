@@ -6,22 +6,27 @@
 
 mod bad_lines;
 mod columns;
+mod encoding;
 mod error;
 mod index;
 #[cfg(test)]
 pub(crate) mod memory;
 mod pieces;
 mod text_file;
+mod unpacked;
 pub(crate) mod value;
 
 pub(crate) use bad_lines::KeptRows;
 pub use bad_lines::{BadLine, BadLines, Quarantine};
 pub(crate) use columns::{Strings, Values};
+pub use encoding::Encoding;
 pub use error::Error;
-pub(crate) use index::{Borders, Cutter, Index, Start, check_start, index, line_of, read_start, start_of};
+pub use index::Start;
+pub(crate) use index::{Borders, Cutter, Index, check_start, index, line_of, read_start, start_of};
 pub(crate) use pieces::Pieces;
 pub use text_file::TextFile;
 pub(crate) use text_file::{BlockText, Judge, Located, Parsed, Place, TextFormat};
+pub use unpacked::Unpacker;
 
 /// Approximate stored size of a block. Lines take three to five times as much in memory, so a few blocks per thread fit into a small budget.
 pub(crate) const BLOCK_BYTES: u64 = 8 << 20;

@@ -40,6 +40,11 @@ pub trait TextFormat: Debug + Send + Sync + Sized {
 
     fn error(&self, fault: Self::Fault, place: &Place<'_>) -> Error;
 
+    /// Distinguishes options by which the same bytes are other rows. 0 for the default options.
+    fn variant(&self) -> u128 {
+        0
+    }
+
     /// Whether the records after it are unknown, so that no policy can leave it out.
     fn is_fatal(_fault: &Self::Fault) -> bool {
         false
@@ -133,7 +138,7 @@ impl<F: TextFormat> TextFile<F> {
             nested: OnceLock::new(),
             good: vec![None; index.runs.len()],
             runs: index.runs,
-            digest: index.digest,
+            digest: index.digest ^ format.variant(),
             blocks: Vec::new(),
             quarantine: Quarantine::default(),
             object,

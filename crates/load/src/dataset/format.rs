@@ -62,6 +62,9 @@ impl Format {
         if packed.is_some_and(|name| [".jsonl", ".ndjson", ".json"].iter().any(|extension| name.ends_with(extension))) {
             return Some(Self::Jsonl);
         }
+        if packed.is_some_and(|name| name.ends_with(".csv")) {
+            return Some(Self::Csv);
+        }
         let extension = name.rsplit_once('.')?.1;
         // Users number such files after the extension: `train.array_record-00000-of-00010`.
         match extension.split_once('-').map_or(extension, |(extension, _shard)| extension) {

@@ -19,6 +19,7 @@ mod refetched;
 mod rows;
 mod schema;
 mod table;
+mod text;
 mod text_shards;
 
 pub use addition::disagreement;
@@ -33,6 +34,7 @@ pub use open::{DatasetOptions, HiveKeys};
 pub use opener::FileOpener;
 pub use schema::has_nul;
 pub use table::{TableColumn, TableDataFile, TableOptions};
+pub use text::{Nan, TextForm, TextOptions};
 pub use text_shards::{TextShard, text_files};
 
 use self::derived::Derivation;

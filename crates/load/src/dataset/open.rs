@@ -2,7 +2,7 @@
 
 use super::found::{Found, find_files};
 use super::schema::unify;
-use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin};
+use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin, TextOptions};
 use crate::spent::reading;
 use crate::{Error, Result};
 use arrow_array::{Array, ArrayRef};
@@ -32,10 +32,7 @@ pub struct DatasetOptions {
     pub hive: Option<HiveKeys>,
     /// Files whose partition values exclude every row are not opened.
     pub filter: Option<Expression>,
-    /// Schema of CSV and JSONL files; inferred from the start of every file if `None`.
-    pub text_schema: Option<SchemaRef>,
-    /// How unreadable lines in CSV and JSONL files are handled.
-    pub bad_lines: BadLines,
+    pub text: TextOptions,
     /// Skip files that cannot be opened; [`Dataset::skipped`] lists them.
     pub skip_bad_files: bool,
     /// Deliver pickle columns of MDS shards as bytes; otherwise they cannot be read.
@@ -73,8 +70,7 @@ impl DatasetOptions {
             format,
             hive: None,
             filter: None,
-            text_schema: None,
-            bad_lines: BadLines::Error,
+            text: TextOptions::default(),
             skip_bad_files: false,
             has_pickle_bytes: false,
             ignores_zeros: false,
@@ -103,7 +99,8 @@ impl Dataset {
                 bytes_read: Vec::new(),
             });
         };
-        let samples = if options.bad_lines == BadLines::Skip { HashMap::new() } else { samples };
+        options.text.form.check(format)?;
+        let samples = if options.text.bad_lines == BadLines::Skip { HashMap::new() } else { samples };
         let keys: Vec<&str> = options.hive.map(|hive| files.iter().map(|file| hive.text(file, &options.paths)).collect()).unwrap_or_default();
         let partitions = Partitions::infer("", &keys)?;
         let wanted = wanted_files(&partitions, options.filter.as_ref(), files.len())?;
@@ -224,8 +221,8 @@ pub(super) fn open_all(
     // The types of text are inferred over all files, before any of them is indexed.
     let opener = match format {
         Format::Mds => FileOpener::of_mds(shards, options.has_pickle_bytes, options.limit, &readable),
-        Format::WebDataset => FileOpener::of_tars(options.ignores_zeros, options.limit),
-        _ => FileOpener::new(format, options.text_schema.clone(), options.bad_lines, options.limit, &readable)?,
+        Format::WebDataset => FileOpener::of_tars(options.ignores_zeros, &options.text.form, options.limit),
+        _ => FileOpener::new(format, &options.text, options.limit, &readable)?,
     };
     let objects: Arc<[Result<Arc<dyn RangeRead>>]> = objects.into();
     let opener = Arc::new(opener);

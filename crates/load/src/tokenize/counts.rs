@@ -194,7 +194,7 @@ impl TokenCounts {
 
     /// Reads files, unless they cannot be read together.
     fn read_files(&self, paths: &[String], found: &mut Found, cancel: &Cancel) -> Result<bool> {
-        let options = DatasetOptions { skip_bad_files: true, text_schema: None, ..DatasetOptions::new(paths.to_vec(), Some(Format::Parquet)) };
+        let options = DatasetOptions { skip_bad_files: true, ..DatasetOptions::new(paths.to_vec(), Some(Format::Parquet)) };
         let Ok(dataset) = Dataset::open(&options, cancel) else {
             // A look that is interrupted says nothing about the files.
             cancel.check()?;

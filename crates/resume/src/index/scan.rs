@@ -7,9 +7,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 use shardmill_engine::{Cancel, run_until_error};
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::records::BadLines;
 use shardmill_formats::table::TableFile;
-use shardmill_load::{Dataset, DatasetOptions, FileOpener, Format, files_of_one_format};
+use shardmill_load::{Dataset, DatasetOptions, FileOpener, Format, TextOptions, files_of_one_format};
 use shardmill_storage::{resolved_path, store_of, whole_if_small};
 use std::collections::HashSet;
 use std::fs;
@@ -117,7 +116,7 @@ fn open_file(format: Format, path: &str) -> Result<Option<Arc<dyn TableFile>>> {
         return Ok(None);
     }
     let object = whole_if_small(store_of(path)?.open(path)?)?;
-    Ok(Some(FileOpener::new(format, None, BadLines::Error, DecodeLimit::default(), &[])?.open(object)?))
+    Ok(Some(FileOpener::new(format, &TextOptions::default(), DecodeLimit::default(), &[])?.open(object)?))
 }
 
 /// Whether a file has rows, and its id columns have a type. The type of a column without values may be arbitrary.
@@ -160,7 +159,7 @@ impl Opened {
     fn into_work(self) -> Result<Vec<Work>> {
         let tables: Vec<Arc<dyn TableFile>> = match self {
             Self::Alone { format, files, .. } if files.len() > SHARED_FILES => {
-                let opener = Arc::new(FileOpener::new(format, None, BadLines::Error, DecodeLimit::default(), &[])?);
+                let opener = Arc::new(FileOpener::new(format, &TextOptions::default(), DecodeLimit::default(), &[])?);
                 return Ok(files.chunks(FILES_AT_ONCE).map(|paths| Work::Files { opener: Arc::clone(&opener), paths: paths.to_vec() }).collect());
             }
             Self::Alone { format, first, files } => {

@@ -89,7 +89,8 @@ fn quote_that_is_never_closed_is_an_error_under_each_policy() {
 #[test]
 fn quote_in_the_first_record_that_is_never_closed_is_named() {
     for header in [true, false] {
-        let error = infer(&[memory("a.csv", "\na,\"b\n1,2\n")], &CsvOptions { header, ..CsvOptions::default() }).expect_err("a quote");
+        let error =
+            infer(&[memory("a.csv", "\na,\"b\n1,2\n")], &Unpacker::default(), &CsvOptions { header, ..CsvOptions::default() }).expect_err("a quote");
         assert_eq!(error.to_string(), "Line 2 of `a.csv`: a quoted field is never closed");
     }
 }

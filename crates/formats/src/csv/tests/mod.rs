@@ -4,6 +4,7 @@ mod oracle;
 mod structure;
 
 use super::*;
+use crate::records::Unpacker;
 use crate::records::memory::memory;
 use crate::table::{TableError, TableFile};
 use arrow_array::RecordBatch;
@@ -19,7 +20,7 @@ fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
 /// The rows of `text`, inferred, opened and read in blocks of about `block_bytes`.
 fn table(text: impl AsRef<[u8]>, options: &CsvOptions, block_bytes: u64) -> Result<RecordBatch, TableError> {
     let object = memory("a.csv", text);
-    let inferred = infer(&[Arc::clone(&object)], options)?;
+    let inferred = infer(&[Arc::clone(&object)], &Unpacker::default(), options)?;
     read_all(&CsvFile::open_with_blocks(object, inferred.schema(), options.clone(), block_bytes)?)
 }
 

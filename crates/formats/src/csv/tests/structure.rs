@@ -42,7 +42,7 @@ fn nulls_are_those_of_pyarrow() {
 fn files_without_rows_have_no_blocks() {
     for text in ["", "\n", "\u{feff}", "a,b", "a,b\n", "a,b\r\n\r\n"] {
         let object = memory("a.csv", text);
-        let inferred = infer(&[Arc::clone(&object)], &CsvOptions::default()).expect("no error");
+        let inferred = infer(&[Arc::clone(&object)], &Unpacker::default(), &CsvOptions::default()).expect("no error");
         let file = CsvFile::open(object, inferred.schema(), CsvOptions::default()).expect("a file");
         assert!(file.blocks().is_empty(), "{text:?}");
     }
@@ -87,7 +87,7 @@ fn options_and_types_that_make_no_sense_are_refused() {
         CsvOptions { quote: Some(b','), ..CsvOptions::default() },
         CsvOptions { delimiter: 0xff, ..CsvOptions::default() },
     ] {
-        assert!(matches!(infer(&[Arc::clone(&object)], &options), Err(Error::InvalidOption { .. })));
+        assert!(matches!(infer(&[Arc::clone(&object)], &Unpacker::default(), &options), Err(Error::InvalidOption { .. })));
     }
 }
 

@@ -13,7 +13,6 @@ fn error(text: impl AsRef<[u8]>) -> String {
 fn an_error_names_file_line_and_field() {
     assert_eq!(error("{\"a\": 1}\r\n\r\n{\"a\": 1.5}\n"), "Line 3 of `a.jsonl`: `1.5` in column `a` is not a valid int64");
     assert_eq!(error("{\"a\": \"5\"}"), "Line 1 of `a.jsonl`: `\"5\"` in column `a` is not a valid int64");
-    assert_eq!(error("{\"b\": 5}"), "Line 1 of `a.jsonl`: `5` in column `b` is not a valid string");
     assert_eq!(error("{\"a\": 9223372036854775808}"), "Line 1 of `a.jsonl`: `9223372036854775808` in column `a` is not a valid int64");
     assert_eq!(error(b"{\"b\": \"\xff\"}"), "Line 1 of `a.jsonl`: column `b` is not valid UTF-8");
     assert_eq!(error("{\"a\": 1, \"a\": 2}"), "Line 1 of `a.jsonl` has the field `a` twice");
@@ -21,7 +20,12 @@ fn an_error_names_file_line_and_field() {
     assert_eq!(error("{\"a\": 1}{\"a\": 2}"), "Line 1 of `a.jsonl` is not valid JSON at byte 9: expected the end of the line");
     assert_eq!(error("{\n\"a\": 1\n}\n"), "Line 1 of `a.jsonl` is not valid JSON at byte 2: expected a string");
     assert_eq!(error("{\"a\": 01}"), "Line 1 of `a.jsonl` is not valid JSON at byte 9: expected a number");
-    assert_eq!(error("{\"a\": NaN}"), "Line 1 of `a.jsonl` is not valid JSON at byte 7: expected a value");
+    for name in ["NaN", "Infinity", "-Infinity"] {
+        assert_eq!(error(format!("{{\"a\": {name}}}")), format!("Line 1 of `a.jsonl`: `{name}` in column `a` is not a valid int64"));
+    }
+    assert_eq!(error("{\"a\": -NaN}"), "Line 1 of `a.jsonl` is not valid JSON at byte 8: expected a number");
+    assert_eq!(error("{\"a\": Infinite}"), "Line 1 of `a.jsonl` is not valid JSON at byte 7: expected a number");
+    assert_eq!(error("{\"a\": nan}"), "Line 1 of `a.jsonl` is not valid JSON at byte 7: expected a value");
     assert_eq!(error("{\"a\": 1"), "Line 1 of `a.jsonl` is not valid JSON at byte 8: expected a comma or a closing brace");
     let half = "the escape is half of a surrogate pair, not a character (write both halves, or \\ufffd)";
     for text in ["\\ud800", "\\ud800\\u0041", "\\ud800\\ud800", "\\udc00", "\\ud800\\n"] {
@@ -32,6 +36,43 @@ fn an_error_names_file_line_and_field() {
     let nested = schema(&[("p", DataType::new_list(DataType::Int64, true))]);
     let error = read_all(&open("{\"p\": [1, \"x\"]}", &nested, BadLines::Error, 9)).expect_err("a bad value");
     assert_eq!(error.to_string(), "Line 1 of `a.jsonl`: `\"x\"` in column `p[1]` is not a valid int64");
+}
+
+#[test]
+fn numbers_that_are_not_finite_can_be_refused() {
+    let (float, text) = (schema(&[("a", DataType::Float32)]), schema(&[("a", DataType::Utf8)]));
+    for name in ["NaN", "Infinity", "-Infinity"] {
+        let line = format!("{{\"a\": -1}}\n{{\"a\": {name}}}\n");
+        for types in [&float, &text] {
+            let options = JsonlOptions { refuses_nan: true, ..JsonlOptions::default() };
+            let file = JsonlFile::open(memory("a.jsonl", &line), types, options.clone()).expect("a file");
+            assert_eq!(
+                read_all(&file).expect_err("refused").to_string(),
+                format!("Line 2 of `a.jsonl`: `{name}` in column `a` is not a valid double")
+            );
+            let options = JsonlOptions { bad_lines: BadLines::Null, ..options };
+            let rows = read_all(&JsonlFile::open(memory("a.jsonl", &line), types, options).expect("a file")).expect("rows");
+            assert!(rows.column(0).is_valid(0) && rows.column(0).is_null(1));
+        }
+    }
+}
+
+#[test]
+fn integers_that_an_inferred_double_would_round_are_named_as_such() {
+    for (line, text) in [
+        (1, "{\"a\": 123456789012345678901234567890}"),
+        (1, "{\"a\": 18446744073709551615}\n{\"a\": -1}"),
+        (2, "{\"a\": 0.5}\n{\"a\": -9007199254740993}"),
+        (2, "{\"a\": NaN}\n{\"a\": 9007199254740993}"),
+    ] {
+        let object = memory("a.jsonl", text);
+        let options = JsonlOptions { is_inferred: true, ..JsonlOptions::default() };
+        let inferred = infer(&[Arc::clone(&object)], &Unpacker::default(), &options).expect("types");
+        let file = JsonlFile::open_inferred(object, &inferred, options).expect("a file");
+        let message = read_all(&file).expect_err("an integer").to_string();
+        assert!(message.starts_with(&format!("Line {line} of `a.jsonl`: column `a` has the integer `")), "{message}");
+        assert!(message.ends_with("which double rounds, and no integer type holds all of its values"), "{message}");
+    }
 }
 
 const TEXT: &str = "{\"a\": 1, \"b\": \"x\"}\n\n{\"a\": \"y\", \"b\": \"z\"}\n{\"a\": 2, \"b\": \n {\"a\": 3}\n";
@@ -69,7 +110,7 @@ fn bad_values_are_null_where_asked_for() {
 fn deep_nesting_is_refused_and_does_not_exhaust_the_stack() {
     let deep = format!("{{\"other\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(error(&deep).contains("expected at most 128 levels"));
-    assert_eq!(infer(&[memory("a.jsonl", &deep)], &JsonlOptions::default()).expect("nothing").schema().fields().len(), 0);
+    assert_eq!(infer(&[memory("a.jsonl", &deep)], &Unpacker::default(), &JsonlOptions::default()).expect("nothing").schema().fields().len(), 0);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 use super::*;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
 
 fn inferred(files: &[&str]) -> Result<SchemaRef, Error> {
     let files: Vec<_> = files.iter().enumerate().map(|(number, text)| memory(&format!("{number}.jsonl"), text)).collect();
-    infer(&files, &JsonlOptions::default()).map(|inferred| Arc::clone(inferred.schema()))
+    infer(&files, &Unpacker::default(), &JsonlOptions::default()).map(|inferred| Arc::clone(inferred.schema()))
 }
 
 #[test]
@@ -28,6 +30,24 @@ fn types_are_joined_over_lines_and_files() {
     assert_eq!(found, expected);
     let rows = read_all(&open(files[2], &found, BadLines::Error, 10)).expect("rows");
     assert_eq!(rows, by_arrow_json(files[2], &found));
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_doubles_as_those_of_python() {
+    let text = "{\"a\": 1, \"b\": [NaN]}\n{\"a\": Infinity}\n{\"a\": -Infinity, \"b\": [2, -0.5]}\n{\"a\": null}\n";
+    let found = inferred(&[text]).expect("types");
+    assert_eq!(found, schema(&[("a", DataType::Float64), ("b", DataType::new_list(DataType::Float64, true))]));
+    let rows = read_all(&open(text, &found, BadLines::Error, 30)).expect("rows");
+    assert_eq!(rows.column(0).as_primitive::<Float64Type>().iter().collect::<Vec<_>>(), [Some(1.0), Some(f64::INFINITY), Some(-f64::INFINITY), None]);
+    assert!(rows.column(1).as_list::<i32>().value(0).as_primitive::<Float64Type>().value(0).is_nan());
+}
+
+#[test]
+fn given_strings_hold_the_text_of_any_value() {
+    let text = "{\"a\": 5}\n{\"a\": \"A\"}\n{\"a\": true}\n{\"a\": 1.50}\n{\"a\": NaN}\n{\"a\": null}\n{\"a\":  [1, {} ] }\n";
+    let rows = read_all(&open(text, &schema(&[("a", DataType::Utf8)]), BadLines::Error, 30)).expect("rows");
+    let expected = [Some("5"), Some("A"), Some("true"), Some("1.50"), Some("NaN"), None, Some("[1, {} ]")];
+    assert_eq!(rows.column(0).as_string::<i32>().iter().collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod oracle;
 mod shape;
 
 use super::*;
+use crate::records::Unpacker;
 use crate::records::memory::memory;
 use crate::table::{TableError, TableFile};
 use arrow_array::RecordBatch;

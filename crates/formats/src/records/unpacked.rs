@@ -1,13 +1,12 @@
-//! Decompresses files of lines, so that their lines can be read by offset.
+//! Turns compressed files, and those in other encodings, into UTF-8 text that can be read by offset.
 //!
-//! A stream is decompressed once, piece by piece, into an unnamed file on disk; its lines are then read as from a plain file. This happens before a
+//! A stream is converted once, piece by piece, into an unnamed file on disk; its records are then read as from a plain file. This happens before a
 //! file is opened. Memory holds one piece, regardless of the decompressed size. The invariant: an incomplete stream is an error, and never a shorter
 //! file.
 
-use super::Error;
-use super::borders::LineBorders;
+use super::encoding::{Encoding, Undecodable, decoder};
+use super::{Borders, Error, Start, check_start, read_start, start_of};
 use crate::limit::DecodeLimit;
-use crate::records::{Start, check_start, start_of};
 use crate::tar::{Compression, sniff_compression};
 use flate2::bufread::MultiGzDecoder;
 use shardmill_storage::{Error as StorageError, Identity, RangeRead, ScratchFile, SequentialRead};
@@ -20,26 +19,33 @@ const MAGIC_LEN: u64 = 16;
 /// Files share scratch files of up to this size, because each scratch file keeps a descriptor open.
 const SCRATCH_BYTES: u64 = 1 << 30;
 
-/// Decompresses files into the directory for temporary files (`TMPDIR`); its space is freed on drop.
+/// Converts files into the directory for temporary files (`TMPDIR`); its space is freed on drop.
 #[derive(Debug, Default)]
 pub struct Unpacker {
+    encoding: Encoding,
     limit: DecodeLimit,
     scratch: Mutex<Option<(Arc<ScratchFile>, u64)>>,
 }
 
 impl Unpacker {
-    /// `limit` bounds the length of lines.
+    /// Of files in `encoding`; `limit` bounds the length of lines.
     #[must_use]
-    pub fn new(limit: DecodeLimit) -> Self {
-        Self { limit, scratch: Mutex::default() }
+    pub fn new(encoding: Encoding, limit: DecodeLimit) -> Self {
+        Self { encoding, limit, scratch: Mutex::default() }
     }
 
-    /// Returns `object` itself if it is not compressed, else its decompressed content.
+    /// One with a temporary file of its own.
+    #[must_use]
+    pub fn fresh(&self) -> Self {
+        Self::new(self.encoding, self.limit)
+    }
+
+    /// Returns `object` itself if it is plain UTF-8, else its content as such.
     ///
     /// # Errors
-    /// When the stream is damaged or ends early, when a line is too long, and when the disk is full.
+    /// When the stream is damaged or ends early, when its text is not valid in its encoding, when a line is too long, and when the disk is full.
     pub fn unpack(&self, object: Arc<dyn RangeRead>) -> Result<Arc<dyn RangeRead>, Error> {
-        let Some(mut stream) = stream(object.as_ref())? else { return Ok(object) };
+        let Some(mut stream) = self.stream(object.as_ref())? else { return Ok(object) };
         let scratch = self.scratch()?;
         let (mut pieces, mut size) = (Vec::new(), 0_u64);
         let mut piece = Vec::with_capacity(PIECE_BYTES);
@@ -47,7 +53,13 @@ impl Unpacker {
         loop {
             piece.clear();
             let read = stream.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece);
-            read.map_err(|source| Error::Unpack { path: object.path().to_owned(), unpacked: size + piece.len() as u64, source })?;
+            read.map_err(|source| {
+                let path = object.path().to_owned();
+                match source.get_ref().and_then(|inner| inner.downcast_ref::<Undecodable>()) {
+                    Some(Undecodable { encoding, offset }) => Error::Encoding { path, encoding: encoding.name(), offset: *offset },
+                    None => Error::Unpack { path, unpacked: size + piece.len() as u64, source },
+                }
+            })?;
             if piece.is_empty() {
                 break;
             }
@@ -60,6 +72,51 @@ impl Unpacker {
             *filled += size;
         }
         Ok(Arc::new(Unpacked { object, scratch, pieces, size }))
+    }
+
+    /// The first `len` bytes of the content of a file. A stream that is damaged there yields the readable part; opening the file reports the error.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn start(&self, object: &dyn RangeRead, len: u64) -> Result<Start, Error> {
+        let Some(stream) = self.stream(object)? else { return Ok(read_start(object, len)?) };
+        let mut bytes = Vec::new();
+        // One byte more tells whether the content ends there.
+        let is_damaged = stream.take(len.saturating_add(1)).read_to_end(&mut bytes).is_err();
+        let is_whole = is_damaged || bytes.len() as u64 <= len;
+        bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        Ok(start_of(bytes, is_whole))
+    }
+
+    /// Rejects a file if one of its first records is too long, without loading it into memory.
+    pub(crate) fn check_start(&self, object: &dyn RangeRead, borders: &mut dyn Borders, records: u64) -> Result<(), Error> {
+        match self.stream(object)? {
+            Some(mut stream) => check_start(object, &mut stream, borders, records, self.limit)?,
+            None => check_start(object, &mut SequentialRead::new(object), borders, records, self.limit)?,
+        }
+        Ok(())
+    }
+
+    /// `None` for a file of plain UTF-8.
+    fn stream<'a>(&self, object: &'a dyn RangeRead) -> Result<Option<Box<dyn Read + 'a>>, Error> {
+        let path = || object.path().to_owned();
+        let mut magic = vec![0; usize::try_from(MAGIC_LEN.min(object.size())).unwrap_or_default()];
+        object.read_at(0, &mut magic)?;
+        let reader = || BufReader::with_capacity(PIECE_BYTES, SequentialRead::new(object));
+        let unpacked: Box<dyn Read + 'a> = match sniff_compression(&magic) {
+            Compression::None if magic.len() < 4 && is_named_compressed(object.path()) => {
+                return Err(Error::Unpack { path: path(), unpacked: 0, source: io::ErrorKind::UnexpectedEof.into() });
+            }
+            Compression::None if self.encoding == Encoding::Utf8 => return Ok(None),
+            Compression::None => Box::new(reader()),
+            Compression::Gzip => Box::new(MultiGzDecoder::new(reader())),
+            Compression::Zstd => {
+                let decoder = zstd::stream::read::Decoder::with_buffer(reader());
+                Box::new(decoder.map_err(|source| Error::Unpack { path: path(), unpacked: 0, source })?)
+            }
+            compression => return Err(Error::Compression { path: path(), compression }),
+        };
+        Ok(Some(decoder(unpacked, self.encoding)))
     }
 
     fn scratch(&self) -> Result<Arc<ScratchFile>, Error> {
@@ -96,47 +153,6 @@ impl OpenLine {
             return Ok(());
         }
         Ok(limit.check(path, self.len, "a record of at least", || format!("line {}", self.line + 1))?)
-    }
-}
-
-/// Rejects a file whose first line is too long, without loading it into memory.
-pub(super) fn check_first_line(object: &dyn RangeRead, limit: DecodeLimit) -> Result<(), Error> {
-    let mut borders = LineBorders::new(0);
-    match stream(object)? {
-        Some(mut stream) => check_start(object, &mut stream, &mut borders, 1, limit)?,
-        None => check_start(object, &mut SequentialRead::new(object), &mut borders, 1, limit)?,
-    }
-    Ok(())
-}
-
-/// The first `len` bytes of a file, decompressed if necessary. A truncated stream yields the readable part; opening the file reports the error.
-pub(super) fn start(object: &dyn RangeRead, len: u64) -> Result<Start, Error> {
-    let Some(stream) = stream(object)? else { return Ok(crate::records::read_start(object, len)?) };
-    let mut bytes = Vec::new();
-    // One byte more tells whether the content ends there.
-    let is_damaged = stream.take(len.saturating_add(1)).read_to_end(&mut bytes).is_err();
-    let is_whole = is_damaged || bytes.len() as u64 <= len;
-    bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
-    Ok(start_of(bytes, is_whole))
-}
-
-/// `None` for a file that is not compressed.
-fn stream(object: &dyn RangeRead) -> Result<Option<Box<dyn Read + '_>>, Error> {
-    let path = || object.path().to_owned();
-    let mut magic = vec![0; usize::try_from(MAGIC_LEN.min(object.size())).unwrap_or_default()];
-    object.read_at(0, &mut magic)?;
-    let reader = BufReader::with_capacity(PIECE_BYTES, SequentialRead::new(object));
-    match sniff_compression(&magic) {
-        Compression::None if magic.len() < 4 && is_named_compressed(object.path()) => {
-            Err(Error::Unpack { path: path(), unpacked: 0, source: io::ErrorKind::UnexpectedEof.into() })
-        }
-        Compression::None => Ok(None),
-        Compression::Gzip => Ok(Some(Box::new(MultiGzDecoder::new(reader)))),
-        Compression::Zstd => {
-            let decoder = zstd::stream::read::Decoder::with_buffer(reader);
-            Ok(Some(Box::new(decoder.map_err(|source| Error::Unpack { path: path(), unpacked: 0, source })?)))
-        }
-        compression => Err(Error::Compression { path: path(), compression }),
     }
 }
 
@@ -240,8 +256,8 @@ mod tests {
         let plain = [b"\xef\xbb\xbf".as_slice(), &b"{\"x\": 1}\n".repeat(40)].concat();
         let packed = gzip(&plain);
         for (len, is_whole) in [(30, false), (plain.len() as u64 - 1, false), (plain.len() as u64, true), (1000, true)] {
-            let found = start(memory("a.jsonl.gz", &packed).as_ref(), len).unwrap();
-            let expected = start(memory("a.jsonl", &plain).as_ref(), len).unwrap();
+            let start = |name: &str, bytes: &[u8]| Unpacker::default().start(memory(name, bytes).as_ref(), len).unwrap();
+            let (found, expected) = (start("a.jsonl.gz", &packed), start("a.jsonl", &plain));
             assert_eq!((found.bytes, found.mark_len, found.is_whole), (expected.bytes, expected.mark_len, is_whole));
         }
     }
