@@ -4,6 +4,7 @@ import base64
 import datetime as dt
 import decimal
 import json
+import math
 import os
 import tarfile
 from pathlib import Path
@@ -63,6 +64,19 @@ def test_resume_keeps_the_output_of_an_input_that_became_unreadable(tmp_path: Pa
     assert [Path(item["path"]).name for item in again.report.quarantined] == ["a.tar"]
     assert again.report.warnings == {"the input could not be read; its earlier output was kept": 1}
     assert "its earlier output was kept (1 time)" in str(again.report)
+
+
+def test_numbers_that_are_not_finite_are_null_in_the_json_of_a_tar(tmp_path: Path) -> None:
+    values = {"float": math.nan, "list": [1, -math.inf], "object": {"NaN": ["NaN", math.inf]}}
+    path = write_tar(tmp_path / "a.tar", {"a.json": {"texts": ["t"], **values}})
+    outcome = curate(from_tar(path), to=tmp_path / "out", sink="webdataset")
+    [content] = [content for name, content in outcome.members if name.endswith(".json")]
+    written = json.loads(content, parse_constant=pytest.fail)
+    assert {name: written.get(name) for name in values} == {
+        "float": None,
+        "list": [1, None],
+        "object": {"NaN": ["NaN", None]},
+    }
 
 
 @pytest.mark.parametrize("sink", SINKS)
