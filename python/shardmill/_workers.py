@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,11 @@ class WorkerPool:
             RuntimeError: See ``check_process``.
         """
         self.check_process()
-        return self._executor.submit(_called, call, *arguments)
+        if "torch" not in sys.modules:
+            return self._executor.submit(_called, call, *arguments)
+        from multiprocessing.reduction import ForkingPickler
+
+        return self._executor.submit(_called_whole, call, bytes(ForkingPickler.dumps(arguments)))
 
     def check_process(self) -> None:
         """Check that this process started the workers: a forked child would wait for their results without end.
@@ -125,4 +130,17 @@ def _start(pickled: bytes) -> None:
 
 
 def _called(call: Callable[..., Any], *arguments: Any) -> Any:
+    return call(_function, *arguments)
+
+
+def _called_whole(call: Callable[..., Any], packed: bytes) -> Any:
+    # A thread of the parent hands over the memory of tensors. It prints a traceback if this process is stopped meanwhile.
+    stops: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stops.append(number))
+    try:
+        arguments = pickle.loads(packed)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in stops:
+        signal.raise_signal(number)
     return call(_function, *arguments)

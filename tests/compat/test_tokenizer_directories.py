@@ -129,7 +129,16 @@ SETTINGS: dict[str, list[Any]] = {
     "normalized": [False, True],
     "special": [False, True],
     "eos": [None, "config", "map", "map with flags", "known"],
-    "extra": [None, "additional_special_tokens", "extra_special_tokens", "map"],
+    "extra": [
+        None,
+        "additional_special_tokens",
+        "extra_special_tokens",
+        "map",
+        "both files",
+        "extra in the map",
+        "extra in both files",
+        "another role in the map",
+    ],
     "add_prefix_space": [None, True, False],
     "legacy": [None, True, False],
     "split_special_tokens": [None, True],
@@ -181,6 +190,16 @@ def write_settings(directory: Path, chosen: dict[str, Any], classes: list[str | 
     match chosen["extra"]:
         case "map":
             special_map["additional_special_tokens"] = ["<y>", "<x>"]
+        case "both files":
+            config["additional_special_tokens"] = ["<y>"]
+            special_map["additional_special_tokens"] = ["<x>", "<y>"]
+        case "extra in the map":
+            special_map["extra_special_tokens"] = ["<y>", "<x>"]
+        case "extra in both files":
+            config["extra_special_tokens"] = ["<y>"]
+            special_map["extra_special_tokens"] = ["<x>", "<y>"]
+        case "another role in the map":
+            special_map["image_token"] = "<y>"
         case str(name):
             config[name] = ["<y>"]
     for name in ("add_prefix_space", "legacy", "split_special_tokens"):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,6 +54,17 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(table[:1_000], directory / "a.parquet", row_group_size=300)
     pq.write_table(table[1_000:], directory / "b.parquet")
     return directory
+
+
+def test_decimals_with_zeros_and_tiny_values_go_to_mds_and_are_compared(tmp_path: Path) -> None:
+    types = [pa.decimal128(18, 8), pa.decimal128(38, 38), pa.decimal256(76, 30), pa.decimal128(9, 0)]
+    for data_type in types:
+        tiny = Decimal(1).scaleb(-data_type.scale)
+        values = [Decimal(0), tiny, -tiny]
+        pq.write_table(pa.table({"x": pa.array(values, data_type)}), tmp_path / "a.parquet")
+        told = converted(tmp_path / "a.parquet", tmp_path / f"{data_type}", "--to", "mds")
+        assert "only the number of rows" not in told
+        assert [Decimal(row["x"]) for row in sm.Dataset(tmp_path / f"{data_type}")] == values
 
 
 def test_help_shows_an_example() -> None:

@@ -194,8 +194,10 @@ def test_missing_table_and_missing_version_are_not_found(tmp_path):
     with pytest.raises(FileNotFoundError, match="no Delta table at"):
         delta.dataset(tmp_path / "nothing")
     write_deltalake(tmp_path / "t", pa.table({"id": [1]}))
-    with pytest.raises(FileNotFoundError, match="no version 7"):
-        delta.dataset(tmp_path / "t", version=7)
+    for version in (7, -1):
+        for table in (tmp_path / "t", DeltaTable(tmp_path / "t")):
+            with pytest.raises(FileNotFoundError, match=f"no version {version}"):
+                delta.dataset(table, version=version)
 
 
 def test_table_without_files_is_empty_with_a_warning(tmp_path):

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from command import shardmill
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 
 MARKS = {
@@ -79,6 +80,14 @@ def test_jobs_refuse_the_directory_too(lake: Path, kind: str, tmp_path: Path) ->
     job = Pipeline(source=TableSource(str(lake)), stages=[], sink=ParquetSink(str(tmp_path / "out")))
     with pytest.raises(sm.PlanError, match=f"directory of an? {kind} table"):
         job.run(progress=False)
+
+
+@pytest.mark.parametrize("name", ["inspect", "verify"])
+def test_commands_that_look_at_files_refuse_the_directory_too(lake: Path, kind: str, name: str) -> None:
+    result = shardmill(name, lake)
+    assert result.returncode == 1
+    assert f" {kind} table (" in result.stderr and HINTS[kind] in result.stderr
+    assert shardmill(name, lake / "a.parquet").returncode == 0
 
 
 def test_directory_beside_a_table_is_read(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:

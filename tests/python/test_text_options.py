@@ -113,9 +113,9 @@ def test_damage_of_packed_csv_is_an_error_that_names_the_file(tmp_path: Path) ->
     path = tmp_path / "a.csv.gz"
     for content, reason in (
         (whole[:-9], "cannot be decompressed after"),
-        (gzip.compress(whole), "look like bytes compressed by gzip"),
+        (gzip.compress(whole), "look like bytes compressed with gzip"),
         (gzip.compress(b"PAR1" + bytes(600)), "look like a Parquet file"),
-        (b"BZh91AY&SY" + bytes(99), "compressed by bzip2, which cannot be read"),
+        (b"BZh91AY&SY" + bytes(99), "compressed with bzip2, which cannot be read"),
     ):
         path.write_bytes(content)
         with pytest.raises(sm.FormatError, match=rf"{re.escape(str(path))}.*{reason}"):

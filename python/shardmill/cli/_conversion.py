@@ -148,7 +148,7 @@ class Conversion:
             if field.name in self._named and not (encoding == "uint8" and pa.types.is_boolean(plain)):
                 # If the encoding does not fit, the writer says so, and a cast to the type of the encoding would fail before.
                 return plain
-            return {"uint8": pa.uint8(), "str_decimal": pa.string(), "bytes": pa.binary()}.get(encoding, plain)
+            return {"uint8": pa.uint8(), "bytes": pa.binary()}.get(encoding, plain)
         return plain
 
     def _check_arrayrecord(self) -> None:
@@ -166,7 +166,7 @@ class Conversion:
             name, data_type = refused
             raise FormatError(
                 f"column {name!r} is {data_type}, and JSON has no such values\n"
-                "hint: exclude it with --columns, or write Parquet, MDS or WebDataset"
+                "hint: exclude it with --columns, or write Parquet"
             )
 
     def _check_mds(self) -> None:

@@ -88,18 +88,18 @@ def _table(path: Any, version: int | None, storage_options: Mapping[str, Any] | 
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError as missing:
         raise ImportError("Delta tables require deltalake\nhint: pip install 'shardmill[delta]'") from missing
-    if isinstance(path, DeltaTable):
-        if version is not None:
-            path.load_as_version(version)
-        return path
-    text = os.fspath(path)
-    place = resolved_path(text) if is_local(text) else text
-    options = None if storage_options is None else {name: str(value) for name, value in storage_options.items()}
+    text = path.table_uri if isinstance(path, DeltaTable) else os.fspath(path)
     try:
+        if isinstance(path, DeltaTable):
+            if version is not None:
+                path.load_as_version(version)
+            return path
+        place = resolved_path(text) if is_local(text) else text
+        options = None if storage_options is None else {name: str(value) for name, value in storage_options.items()}
         return DeltaTable(place, version=version, storage_options=options)
     except TableNotFoundError as error:
         raise FileNotFoundError(f"no Delta table at {text}") from error
-    except DeltaError as error:
+    except (DeltaError, OverflowError) as error:
         if version is None:
             raise
         raise FileNotFoundError(f"the Delta table at {text} has no version {version}: {error}") from error

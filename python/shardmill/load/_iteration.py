@@ -56,7 +56,7 @@ class LoaderIteration:
     def steps(self, n: int) -> Iterator[Any]:
         """Iterate over the next ``n`` batches, and continue into the following epochs. For a training loop with a fixed number of steps.
 
-        The first batch is the one after the last batch that was returned. If the last pass over the
+        The first batch is the one at the position of ``state_dict``: after the last batch that was returned. If the last pass over the
         loader was left after a single batch, it is that batch. Every batch that ``steps`` returns counts: after a loop that was
         left early, the next call continues at the next batch, and so does a pass over the loader.
         ``state_dict`` returns the position after the last batch at any time. The length of the

@@ -65,7 +65,8 @@ class LoaderPosition:
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last returned batch as plain JSON values, under 4 KiB, the same on every rank.
 
-        Prefetched batches do not count. Calling it has no side effects; call it at the same step on all ranks.
+        Before the first batch of a pass, it is the position where the pass begins. Prefetched batches
+        do not count. Calling it has no side effects; call it at the same step on all ranks.
         """
         return self._state_at(self._position.epoch, self._position.consumed)
 

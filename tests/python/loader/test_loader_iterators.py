@@ -287,3 +287,29 @@ def test_iterator_that_is_not_finished_when_the_program_ends_is_closed_without_n
     command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "a.parquet"), workers]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+STEPS = """
+import sys
+
+import shardmill as sm
+
+
+def doubled(batch):
+    return {"x": batch["x"] * 2}
+
+
+if __name__ == "__main__":
+    loader = sm.Loader(sys.argv[1], batch_size=4, output="torch", transform=sm.Transform(doubled, workers=2))
+    for _ in range(4):
+        assert len(list(loader.steps(3))) == 3
+"""
+
+
+def test_workers_that_hold_tensors_end_without_noise(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pq.write_table(pa.table({"x": list(range(1000))}), tmp_path / "a.parquet")
+    (tmp_path / "program.py").write_text(STEPS)
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "a.parquet")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

@@ -116,9 +116,9 @@ impl Error {
             Self::UnknownField { .. } => {
                 Some("give the fields to read in `schema`, which ignores others, or drop such lines by errors=sm.ErrorPolicy(lines=\"skip\")")
             }
-            Self::Conflict { .. } => Some(
-                "give all values of the field the same type, or set its type in `schema`; as a string, it holds the JSON text of other values",
-            ),
+            Self::Conflict { .. } => {
+                Some("give all values of the field the same type, or set its type in `schema`; as a string, it holds the JSON text of other values")
+            }
             Self::Unpack { .. } => Some("fetch or write the file again; errors=sm.ErrorPolicy(files=\"skip\") leaves such files out"),
             Self::Compression { .. } => Some("decompress it, or compress it by gzip or zstd"),
             _ => None,

@@ -24,7 +24,7 @@ pub(crate) struct Settings {
     /// Those that have a role.
     named: Vec<Added>,
     extra: Vec<Added>,
-    /// Whether `tokenizer_config.json` lists the extra tokens.
+    /// Whether `extra` is more than `additional_special_tokens` of `special_tokens_map.json`.
     has_own_extra: bool,
     /// The roles that the directory mentions.
     roles: Vec<String>,
@@ -58,16 +58,28 @@ impl Settings {
         let map = map.filter(|_| declares.is_none());
         let value = |key: &str| map.and_then(|map| map.entries.get(key)).or_else(|| get(key)).filter(|value| !value.is_null());
         let mut named: Vec<Added> = NAMED.into_iter().filter_map(|key| special(value(key)?)).collect();
-        let stated = |key: &str| get(key).and_then(Value::as_array).into_iter().flatten().filter_map(special);
-        let lists = stated("extra_special_tokens").chain(stated("additional_special_tokens"));
-        let of_roles: Vec<Added> = named.iter().cloned().chain(lists).collect();
-        let others = config.iter().flat_map(|config| config.entries.iter());
-        let others = others.filter(|(key, _)| key.ends_with("_token") && !NAMED.contains(&key.as_str()));
-        named.extend(others.filter(|(_, value)| value.is_string()).filter_map(|(_, value)| special(value)));
-        let tables = ["extra_special_tokens", "model_specific_special_tokens"].into_iter().filter_map(|key| value(key)?.as_object());
-        named.extend(tables.flat_map(Map::values).filter_map(special));
-        let listed = |key: &str| value(key).and_then(Value::as_array).filter(|list| !list.is_empty());
-        let extra = listed("extra_special_tokens").or_else(|| listed("additional_special_tokens"));
+        let of_map = |key: &str| map.and_then(|map| map.entries.get(key));
+        let list = |value: Option<&Value>| value.and_then(Value::as_array).filter(|list| !list.is_empty()).cloned().unwrap_or_default();
+        let [own, older] = ["extra_special_tokens", "additional_special_tokens"].map(get);
+        let stated = Some(list(own)).filter(|list| !list.is_empty()).unwrap_or_else(|| list(older));
+        let mut extra: Vec<Added> = stated.iter().filter_map(special).collect();
+        for token in list(of_map("extra_special_tokens")).iter().filter_map(special) {
+            if extra.iter().all(|known| known.content != token.content) {
+                extra.push(token);
+            }
+        }
+        let has_own_extra = !extra.is_empty();
+        let of_roles: Vec<Added> = named.iter().chain(&extra).cloned().collect();
+        if extra.is_empty() && older.is_none() && own.is_none_or(Value::is_object) && !of_map("extra_special_tokens").is_some_and(Value::is_array) {
+            extra = list(of_map("additional_special_tokens")).iter().filter_map(special).collect();
+        }
+        let is_other = |key: &String| key.ends_with("_token") && !NAMED.contains(&key.as_str());
+        let others = config.iter().flat_map(|config| config.entries.iter()).filter(|(key, value)| is_other(key) && value.is_string());
+        named.extend(others.filter_map(|(_, value)| special(value)));
+        let tables = ["extra_special_tokens", "model_specific_special_tokens"].into_iter().flat_map(|key| [get(key), of_map(key)]);
+        named.extend(tables.filter_map(|table| table?.as_object()).flat_map(Map::values).filter_map(special));
+        let others = map.iter().flat_map(|map| map.entries.iter()).filter(|(key, _)| is_other(key));
+        named.extend(others.filter_map(|(_, value)| special(value)));
         let mut declared = match (declares, &config, &configured.added_tokens) {
             (Some(Value::Object(entries)), Some(config), _) => with_flags(&config.path, entries)?,
             (Some(_), Some(config), _) => return Err(invalid(&config.path, "added_tokens_decoder is not an object")),
@@ -82,10 +94,8 @@ impl Settings {
             path: config.map(|config| config.path.clone()).unwrap_or_default(),
             declared,
             named,
-            extra: extra.into_iter().flatten().filter_map(special).collect(),
-            has_own_extra: ["extra_special_tokens", "additional_special_tokens"]
-                .into_iter()
-                .any(|key| get(key).and_then(Value::as_array).is_some_and(|list| !list.is_empty())),
+            extra,
+            has_own_extra,
             roles: NAMED.into_iter().filter(|key| get(key).or_else(|| map?.entries.get(*key)).is_some()).map(str::to_owned).collect(),
             class: get("tokenizer_class").and_then(Value::as_str).map(|class| class.strip_suffix("Fast").unwrap_or(class).to_owned()),
             add_prefix_space: flag("add_prefix_space"),
