@@ -123,13 +123,16 @@ def test_each_orc_codec_in_the_list_is_read(codec, tmp_path):
     assert read_back(tmp_path / "a.orc").equals(TABLE)
 
 
-def test_csv_is_read_and_its_compressed_form_is_refused(tmp_path):
+def test_csv_is_read_and_some_of_its_compressed_forms_are_refused(tmp_path):
     pc.write_csv(TABLE.select(["x"]), tmp_path / "a.csv")
     assert read_back(tmp_path / "a.csv").equals(TABLE.select(["x"]))
-    with pa.CompressedOutputStream(str(tmp_path / "b.csv.gz"), "gzip") as file:
-        file.write((tmp_path / "a.csv").read_bytes())
+    for name, codec in (("b.csv.gz", "gzip"), ("b.csv.zst", "zstd"), ("b.csv.bz2", "bz2")):
+        with pa.CompressedOutputStream(str(tmp_path / name), codec) as file:
+            file.write((tmp_path / "a.csv").read_bytes())
+    assert read_back(tmp_path / "b.csv.gz").equals(TABLE.select(["x"]))
+    assert read_back(tmp_path / "b.csv.zst").equals(TABLE.select(["x"]))
     with pytest.raises(sm.Error):
-        sm.Dataset(tmp_path / "b.csv.gz", format="csv")
+        sm.Dataset(tmp_path / "b.csv.bz2", format="csv")
 
 
 # Options
