@@ -9,7 +9,7 @@ use shardmill_formats::mds::INDEX_NAME;
 use shardmill_formats::signature::Signature;
 use shardmill_formats::tar::Compression;
 use shardmill_load::{Format, indexed_files, signature_of, text_files};
-use shardmill_plan::{DataFile, Error as PlanError, accompanies, listing, refuse_lake, visible_files};
+use shardmill_plan::{DataFile, Error as PlanError, accompanies, listing, visible_files};
 use shardmill_storage::{RangeRead, RealNames, is_remote, is_unreadable, resolved_path, store_of};
 use std::collections::HashSet;
 
@@ -131,8 +131,7 @@ pub fn checkable_files(paths: &[String]) -> Result<InputFiles, PlanError> {
             checkable.files.extend(listed.files.into_iter().map(|file| file.path));
             continue;
         }
-        let found = listed.files.iter().map(|file| &*file.path);
-        refuse_lake(path, found.chain(listed.side_cars.iter().map(|file| &*file.path)))?;
+        listed.refuse_lake(path)?;
         let before = checkable.files.len();
         let indexes = listed.side_cars.into_iter().filter_map(|file| Some((IndexedShards::of(&file.path)?, file.path)));
         let (indexed, indexes): (Vec<IndexedShards>, Vec<String>) = indexes.unzip();

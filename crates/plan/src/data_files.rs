@@ -1,6 +1,7 @@
 //! Lists the files of a data set, with their names below its root.
 
 use crate::Result;
+use crate::lake::refuse_lake;
 use shardmill_storage::{RealNames, is_remote, is_unreadable, resolved_path, store_of};
 use std::collections::HashSet;
 
@@ -21,6 +22,17 @@ pub struct Listing {
     pub side_cars: Vec<SideCar>,
     /// The path names a single file explicitly.
     pub is_named: bool,
+}
+
+impl Listing {
+    /// Rejects the files of `path` if they belong to a table of a lake.
+    ///
+    /// # Errors
+    /// [`Error::LakeDirectory`](crate::Error::LakeDirectory).
+    pub fn refuse_lake(&self, path: &str) -> Result<()> {
+        let files = self.files.iter().map(|file| &*file.path);
+        refuse_lake(path, files.chain(self.side_cars.iter().map(|file| &*file.path)))
+    }
 }
 
 /// A file that is not data.

@@ -55,7 +55,7 @@ const METADATA_SUFFIX: &str = ".metadata.json";
 ///
 /// # Errors
 /// [`Error::LakeDirectory`].
-pub fn refuse_lake<'a>(path: &str, listed: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+pub(crate) fn refuse_lake<'a>(path: &str, listed: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
     let path = &*resolved_path(path)?;
     let pattern = path.trim_end_matches('/');
     // A file that is named is read.

@@ -21,7 +21,7 @@ pub use data_files::{DataFile, Listing, SIDE_CARS, SideCar, accompanies, data_fi
 pub use discover::{FilePart, InputFile, visible_files};
 pub use error::{Error, Result};
 pub use expression::{Arithmetic, Comparison, Computed, Expression, Operand};
-pub use lake::{Lake, refuse_lake};
+pub use lake::Lake;
 pub use literal::{Literal, unit_name};
 pub use partitions::Partitions;
 pub use predicate::Predicate;

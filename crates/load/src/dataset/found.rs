@@ -11,7 +11,7 @@ use super::{Format, MdsShards};
 use crate::{Error, Result};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::signature::Signature;
-use shardmill_plan::{DataFile, SideCar, listing, refuse_lake};
+use shardmill_plan::{DataFile, SideCar, listing};
 use shardmill_storage::{RealNames, is_remote, store_of};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -90,7 +90,7 @@ pub(super) fn find_files(paths: &[String], format: Option<Format>, shards: &mut 
             continue;
         }
         let listed = listing(path)?;
-        refuse_lake(path, listed.files.iter().map(|file| &*file.path).chain(listed.side_cars.iter().map(|file| &*file.path)))?;
+        listed.refuse_lake(path)?;
         found.left_out.extend(listed.side_cars.into_iter().map(LeftOut::from));
         candidates.add(number, listed.files, listed.is_named, None);
     }
