@@ -75,9 +75,10 @@ class RowBatches:
     @property
     def _known(self) -> Any:
         """``schema`` as that of pyarrow."""
-        if self.schema is not None:
-            self._schema = _pyarrow().schema(self.schema)
-        return self._schema
+        arrow, known = _pyarrow(), self.schema
+        if known is not None and not isinstance(known, arrow.Schema):
+            self._schema = known = arrow.schema(known)
+        return known
 
     def _type(self, name: str) -> Any:
         known = self._known
