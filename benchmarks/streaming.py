@@ -1,7 +1,7 @@
 """The rows of the streaming report, by MosaicML Streaming, ChiniDataset and shardmill.
 
-``verbatim`` is what the report did, ``fair`` what says what a system can do, ``first_use`` what the first write of a process costs,
-``first_rows`` the same without Arrow, ``mds`` reads the files of MosaicML's writer. A figure whose rows are not those of the source is an error.
+``verbatim`` repeats the report, ``fair`` shows what a system can do, ``first_use`` times the first write of a process, ``first_rows`` the same
+without Arrow, and ``mds`` reads the files of MosaicML's writer. A figure whose rows are not those of the source is an error.
 """
 
 from __future__ import annotations
