@@ -124,6 +124,19 @@ def test_head_shows_nanoseconds_with_nine_digits(tmp_path: Path) -> None:
     assert nothing.stdout.split() == ["moment", "timestamp[ns]"]
 
 
+def test_head_shows_years_that_the_datetime_of_python_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "years.parquet"
+    moments = pa.array([568_990_000_000_000_001, None], pa.timestamp("us"))
+    pq.write_table(pa.table({"moment": moments, "day": pa.array([6_600_000, 0], pa.date32()), "id": [1, 2]}), path)
+    table = shardmill("head", path)
+    assert table.stdout.splitlines()[2].split() == ["0", "20000-07-29", "09:46:40.000001", "20040-03-09", "1"]
+    rows = [json.loads(line) for line in shardmill("head", path, "--json").stdout.splitlines()]
+    assert rows == [
+        {"moment": "20000-07-29T09:46:40.000001", "day": "20040-03-09", "id": 1},
+        {"moment": None, "day": "1970-01-01", "id": 2},
+    ]
+
+
 def test_head_of_nothing_says_so(data: Path, tmp_path: Path) -> None:
     empty = shardmill("head", tmp_path)
     assert (empty.returncode, empty.stdout) == (0, "")

@@ -16,6 +16,7 @@ from shardmill._terminal import aligned, counted, escape
 from shardmill.cli._messages import tell
 from shardmill.cli._options import FROM_0, PATH, limit_option, storage_option
 from shardmill.cli._tables import dataset_options, open_dataset
+from shardmill.errors import FormatError
 
 #: Maximum width of a cell.
 _WIDEST_CELL = 32
@@ -71,7 +72,11 @@ def _first_rows(dataset: Any, rows: int) -> dict[str, list[Any]]:
     exact = [name for name, data_type in zip(dataset.columns, _types(dataset), strict=True) if "[ns" in data_type]
     columns: dict[str, list[Any]] = {name: [] for name in dataset.columns}
     if rows and len(exact) < len(columns):
-        columns |= _first_batch(dataset, rows, [name for name in columns if name not in exact], "dict") or {}
+        try:
+            columns |= _first_batch(dataset, rows, [name for name in columns if name not in exact], "dict") or {}
+        except FormatError:
+            # Years above 9999 and intervals have no type in Python. A damaged file fails again.
+            exact = list(columns)
     if rows and exact:
         batch = _first_batch(dataset, rows, exact, "arrow")
         if batch is not None:
@@ -93,7 +98,7 @@ def _exact(value: Any) -> Any:
     """Return a ``pyarrow.Scalar`` as a Python value with all of its digits."""
     import pyarrow as pa
 
-    from shardmill.data._nanoseconds import exact_time
+    from shardmill.data._nanoseconds import ExactTime, exact_time
     from shardmill.view._cells import plain_scalar
 
     value = plain_scalar(value)
@@ -106,7 +111,12 @@ def _exact(value: Any) -> Any:
     if hasattr(value, "values"):
         return [_exact(item) for item in value.values]
     exact = exact_time(value)
-    return value.as_py() if exact is None else exact
+    if exact is not None:
+        return exact
+    try:
+        return value.as_py()
+    except OverflowError:
+        return ExactTime(pa.array([value.value], value.type).cast(pa.string())[0].as_py())
 
 
 def _decoded(columns: dict[str, list[Any]], path: str) -> dict[str, list[Any]]:
