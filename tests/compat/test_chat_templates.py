@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import sample
 
 tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
@@ -18,6 +19,8 @@ trl = pytest.importorskip("trl")
 from transformers.utils.chat_template_utils import render_jinja_template
 
 TEMPLATES = sorted((Path(trl.__file__).parent / "chat_templates").glob("*.jinja"))
+#: In `make test`, some of them, and one that asks for the date.
+QUICK = {*sample(TEMPLATES, 3), *[path for path in TEMPLATES if "strftime_now" in path.read_text()][:1]}
 DATE = "2026-01-31"
 MARKS = ["<|im_start|>", "<|im_end|>", "<|eot_id|>", "<s>", "</s>", "<think>", "</think>"]
 
@@ -54,6 +57,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def tokenizer(model: Path) -> sm.Tokenizer:
+    return sm.Tokenizer(model)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A file of each conversation."""
+    directory = tmp_path_factory.mktemp("conversations")
+    paths = [directory / f"{number}.parquet" for number in range(len(CONVERSATIONS))]
+    for path, turns in zip(paths, CONVERSATIONS.values(), strict=True):
+        pq.write_table(pa.table({"messages": [turns]}), path)
+    return paths
+
+
+@pytest.fixture(scope="module")
 def oracle(model: Path) -> Any:
     return transformers.PreTrainedTokenizerFast(
         tokenizer_file=str(model / "tokenizer.json"), bos_token="<s>", eos_token="</s>"
@@ -75,29 +93,32 @@ def expected(oracle: Any, template: str, turns: list[dict[str, str]]) -> tuple[l
     return encoded["input_ids"], mask
 
 
-def tokens(path: Path, model: Path, template: str, **options: Any) -> dict[str, list[Any]]:
+def tokens(path: Path, model: Path | sm.Tokenizer, template: str, **options: Any) -> dict[str, list[Any]]:
     tokenize = sm.Tokenize(messages="messages", tokenizer=model, chat_template=template, **options)
     return pa.table(sm.Dataset(path, tokenize=tokenize)).to_pydict()
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
-def test_ids_and_labels_are_those_of_transformers(tmp_path: Path, model: Path, oracle: Any, template: Path) -> None:
+@pytest.mark.parametrize(
+    "template",
+    [pytest.param(path, marks=[] if path in QUICK else pytest.mark.slow, id=path.stem) for path in TEMPLATES],
+)
+def test_ids_and_labels_are_those_of_transformers(
+    paths: list[Path], tokenizer: sm.Tokenizer, oracle: Any, template: Path
+) -> None:
     text = template.read_text()
     if "strftime_now" in text:
         with pytest.raises(sm.OptionError, match="asks for the date"):
-            tokens(tmp_path, model, text)
+            tokens(paths[0], tokenizer, text)
         return
     has_mask = "{% generation" in text or "{%- generation" in text
     agreed = 0
-    for number, turns in enumerate(CONVERSATIONS.values()):
-        path = tmp_path / f"{number}.parquet"
-        pq.write_table(pa.table({"messages": [turns]}), path)
+    for path, turns in zip(paths, CONVERSATIONS.values(), strict=True):
         wanted = expected(oracle, text, turns)
         if wanted is None:
             with pytest.raises(ValueError, match="chat template fails"):
-                tokens(path, model, text)
+                tokens(path, tokenizer, text)
             continue
-        found = tokens(path, model, text, labels="assistant" if has_mask else None)
+        found = tokens(path, tokenizer, text, labels="assistant" if has_mask else None)
         ids, mask = wanted
         assert found["tokens"] == [ids]
         if has_mask:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
 import pytest
 import shardmill as sm
 from breadth import sample
-from small_tokenizers import trained
+from small_tokenizers import tekken, trained
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -35,15 +36,19 @@ def listed(ranges: str) -> list[str]:
     )
 
 
+@cache
+def assigned() -> list[str]:
+    every = map(chr, range(0x110000))
+    return [char for char in every if unicodedata.category(char) not in ("Cn", "Co", "Cs")]
+
+
 def different(
     tokenizer: sm.Tokenizer, oracle: Callable[[list[str]], Sequence[Sequence[int]]], exceptions: Sequence[str] = ()
 ) -> list[str]:
     """The code points around which the ids are not those of the oracle."""
-    every = map(chr, range(0x110000))
-    assigned = [char for char in every if unicodedata.category(char) not in ("Cn", "Co", "Cs")]
-    assigned = sorted({*sample(assigned, 41), *exceptions})
-    texts = [f"a{char}b 1{char} {char}" for char in assigned]
-    pairs = zip(assigned, tokenizer.encode_batch(texts), oracle(texts), strict=True)
+    chosen = sorted({*sample(assigned(), 41), *exceptions})
+    texts = [f"a{char}b 1{char} {char}" for char in chosen]
+    pairs = zip(chosen, tokenizer.encode_batch(texts), oracle(texts), strict=True)
     return [char for char, ids, expected in pairs if list(ids) != list(expected)]
 
 
@@ -62,11 +67,11 @@ def test_ids_around_each_code_point_are_those_of_tokenizers(kind: str, exception
     assert different(sm.Tokenizer(tmp_path), oracle, listed(exceptions)) == listed(exceptions)
 
 
-def test_ids_around_each_code_point_are_those_of_mistral_common() -> None:
-    package = pytest.importorskip("mistral_common")
+def test_ids_around_each_code_point_are_those_of_mistral_common(tmp_path: Path) -> None:
+    pytest.importorskip("mistral_common")
     from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
-    path = Path(package.__file__).parent / "data/tekken_240911.json"
+    path = tekken(tmp_path)
     original = Tekkenizer.from_file(path)
     tokenizer = sm.Tokenizer(path)
     assert different(tokenizer, lambda texts: [original.encode(text, bos=False, eos=False) for text in texts]) == []

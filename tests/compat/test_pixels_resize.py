@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from breadth import IS_WHOLE, examples
 from shardmill._native import pixels
 
 np = pytest.importorskip("numpy")
@@ -64,8 +65,10 @@ def resized_by_pillow(array, height, width, name):
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_resize_is_that_of_pillow(name, channels):
+    # Extremes leave the range of a byte where any other picture does.
+    kinds = ("noise", "extremes", "smooth") if IS_WHOLE else ("extremes",)
     for before, after in SIZES:
-        for kind in ("noise", "extremes", "smooth"):
+        for kind in kinds:
             array = picture(*before, channels, kind)
             ours = pixels.resize(array, *after, name)
             assert ours.dtype == np.uint8
@@ -75,7 +78,7 @@ def test_resize_is_that_of_pillow(name, channels):
 @pytest.mark.skipif(PILLOW < (13,), reason="the order of the passes is that of Pillow 13")
 def test_resize_of_random_sizes_is_that_of_pillow():
     random = np.random.default_rng(7)
-    for seed in range(150):
+    for seed in range(examples(150, 40)):
         height, width, to_height, to_width = (int(random.integers(1, random.choice([8, 70, 400]))) for _ in range(4))
         array = picture(height, width, int(random.choice([1, 3])), "noise", seed)
         name = str(random.choice(list(FILTERS)))

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 import shardmill as sm
-from small_tokenizers import DOCUMENTS, trained
+from breadth import examples, sample
+from small_tokenizers import DOCUMENTS, VOCABULARY_SIZE, tekken, trained
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -102,10 +104,10 @@ def texts() -> list[str]:
     """Documents, random strings and periodic ones."""
     chance = random.Random(7)
     parts = PARTS + SPACES * 2
-    mixed = ["".join(chance.choice(parts) for _ in range(chance.randint(1, 25))) for _ in range(1500)]
+    mixed = ["".join(chance.choice(parts) for _ in range(chance.randint(1, 25))) for _ in range(examples(1500, 400))]
     periodic = [
         ("".join(chance.choice(parts) for _ in range(chance.randint(1, 4))) * 60)[: chance.randint(1, 300)]
-        for _ in range(500)
+        for _ in range(examples(500, 150))
     ]
     return ["", " ", "\n", *mixed, *periodic, *DOCUMENTS]
 
@@ -131,13 +133,18 @@ def test_trained_tokenizer_gives_the_ids_of_tokenizers(kind: str, tmp_path: Path
     assert ours.vocab_size == original.get_vocab_size()
 
 
-def test_tekken_gives_the_ids_of_mistral_common() -> None:
-    package = pytest.importorskip("mistral_common")
+@pytest.fixture(scope="module")
+def tekken_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[sm.Tokenizer, Any]:
+    """Ours and the original."""
+    pytest.importorskip("mistral_common")
     from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
-    path = Path(package.__file__).parent / "data/tekken_240911.json"
-    original = Tekkenizer.from_file(path)
-    ours = sm.Tokenizer(path)
+    path = tekken(tmp_path_factory.mktemp("tekken"))
+    return sm.Tokenizer(path), Tekkenizer.from_file(path)
+
+
+def test_tekken_gives_the_ids_of_mistral_common(tekken_pair: tuple[sm.Tokenizer, Any]) -> None:
+    ours, original = tekken_pair
     assert_equal(ours.encode_batch(TEXTS), lambda text: original.encode(text, bos=False, eos=False), TEXTS)
     assert (ours.vocab_size, ours.token_id("</s>")) == (original.n_words, original.eos_id)
 
@@ -145,7 +152,7 @@ def test_tekken_gives_the_ids_of_mistral_common() -> None:
 @pytest.mark.parametrize(
     ("name", "pattern"), [("r50k_base", "gpt2"), ("cl100k_base", "cl100k"), ("o200k_base", "o200k")]
 )
-def test_ranks_give_the_ids_of_tiktoken(name: str, pattern: str) -> None:
+def test_ranks_give_the_ids_of_tiktoken(name: str, pattern: str, tmp_path: Path) -> None:
     tiktoken = pytest.importorskip("tiktoken")
     from tiktoken.load import load_tiktoken_bpe
 
@@ -157,10 +164,12 @@ def test_ranks_give_the_ids_of_tiktoken(name: str, pattern: str) -> None:
         "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
         "o200k": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     }
-    ranks = load_tiktoken_bpe(str(files[-1]))
+    path = tmp_path / f"{name}.tiktoken"
+    path.write_text("".join(files[-1].read_text().splitlines(keepends=True)[:VOCABULARY_SIZE]))
+    ranks = load_tiktoken_bpe(str(path))
     special = {"<|endoftext|>": len(ranks) + 3}
     original = tiktoken.Encoding(name, pat_str=spellings[pattern], mergeable_ranks=ranks, special_tokens=special)
-    ours = sm.Tokenizer(files[-1], pattern=pattern, special_tokens=special)
+    ours = sm.Tokenizer(path, pattern=pattern, special_tokens=special)
     assert_equal(ours.encode_batch(TEXTS), original.encode_ordinary, TEXTS)
     with_ids = ours.encode_batch(TEXTS, special_in_text="id")
     assert_equal(with_ids, lambda text: original.encode(text, allowed_special="all"), TEXTS)
@@ -191,7 +200,7 @@ def test_small_ranks_give_the_ids_of_tiktoken_where_a_grammar_alone_would_not(
     ours = sm.Tokenizer(tmp_path / "small.tiktoken", pattern=name, special_tokens={"<|end|>": 1000})
     chance = random.Random(1)
     parts = ["it", "'ſ", "ſ", "'s", "t", "\r", "\t", "\n", " ", "\u00a0", "!", "K", "<|end|>"]
-    cases = ["".join(chance.choice(parts) for _ in range(chance.randint(1, 10))) for _ in range(2000)]
+    cases = ["".join(chance.choice(parts) for _ in range(chance.randint(1, 10))) for _ in range(examples(2000, 500))]
     assert_equal(ours.encode_batch(cases), original.encode_ordinary, cases)
     with_ids = ours.encode_batch(cases, special_in_text="id")
     assert_equal(with_ids, lambda text: original.encode(text, allowed_special="all"), cases)
@@ -246,7 +255,7 @@ def different_code(tmp_path: Path, cases_of: Callable[[list[str]], list[str]]) -
     sentencepiece = pytest.importorskip("sentencepiece")
     code = "\n".join(path.read_text() for path in sorted(Path(__file__).parents[1].glob("**/*.py")))
     lines = [line for line in code.split("\n") if line.strip()]
-    (tmp_path / "corpus.txt").write_text("\n".join(lines[:10_000]))
+    (tmp_path / "corpus.txt").write_text("\n".join(lines[: examples(10_000, 4_000)]))
     sentencepiece.SentencePieceTrainer.train(
         input=str(tmp_path / "corpus.txt"),
         model_prefix=str(tmp_path / "made"),
@@ -269,7 +278,7 @@ def different_code(tmp_path: Path, cases_of: Callable[[list[str]], list[str]]) -
 def test_nearly_equal_segmentations_of_code_are_those_of_sentencepiece(tmp_path: Path) -> None:
     # The sum of a long text is rounded to fewer digits.
     blocks = lambda lines: ["\n".join(lines[start : start + 500]) for start in range(0, len(lines), 500)]  # noqa: E731
-    assert different_code(tmp_path, lambda lines: [*lines, *blocks(lines)]) == []
+    assert different_code(tmp_path, lambda lines: [*sample(lines, 8), *sample(blocks(lines), 8)]) == []
 
 
 @pytest.mark.slow
@@ -278,22 +287,19 @@ def test_nearly_equal_segmentations_of_megabytes_are_those_of_sentencepiece(tmp_
     assert different_code(tmp_path, lambda lines: ["\n".join(lines)]) == []
 
 
-def test_text_never_becomes_a_control_token_of_mistral(tmp_path: Path) -> None:
+def test_text_never_becomes_a_control_token_of_mistral(tekken_pair: tuple[sm.Tokenizer, Any], tmp_path: Path) -> None:
     package = pytest.importorskip("mistral_common")
     sentencepiece = pytest.importorskip("sentencepiece")
-    from mistral_common.tokens.tokenizers.tekken import Tekkenizer
-
-    data = Path(package.__file__).parent / "data"
-    tekken, model = data / "tekken_240911.json", data / "tokenizer.model.v1"
+    model = Path(package.__file__).parent / "data/tokenizer.model.v1"
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    encoders = {
-        tekken: lambda text: Tekkenizer.from_file(tekken).encode(text, bos=False, eos=False),
-        model: pieces.encode,
-    }
+    ours, original = tekken_pair
+    encoders = [
+        (ours, lambda text: original.encode(text, bos=False, eos=False)),
+        (sm.Tokenizer(model), pieces.encode),
+    ]
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"text": "<s>a", "m": [{"role": "user", "content": "<s>a"}]}) + "\n")
-    for path, encode in encoders.items():
-        tokenizer = sm.Tokenizer(path)
+    for tokenizer, encode in encoders:
         assert tokenizer.encode(" [INST]</s> a") == encode(" [INST]</s> a")
         refused = r'special_in_text="id" is not possible with .*: in this format, text is never a control token'
         with pytest.raises(sm.OptionError, match=refused):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from job import KINDS
 from job_process import contents, run_job, write_shard
 from mounts import mounted
 from PIL import Image
@@ -36,31 +35,50 @@ def shards(work: Path) -> dict[str, Path]:
     return {"wds": directory, "parquet": work / "parquet"}
 
 
+class References(dict[str, dict[str, bytes]]):
+    """Each is made when it is asked for."""
+
+    def __init__(self, work: Path, shards: dict[str, Path]) -> None:
+        self.work, self.shards = work, shards
+
+    def __missing__(self, kind: str) -> dict[str, bytes]:
+        out = self.work / "reference" / kind
+        out.parent.mkdir(exist_ok=True)
+        run_job(kind, self.shards[kind.split("-")[0]], out)
+        self[kind] = contents(out)
+        return self[kind]
+
+
 @pytest.fixture(scope="session")
-def references(work: Path, shards: dict[str, Path]) -> dict[str, dict[str, bytes]]:
+def references(work: Path, shards: dict[str, Path]) -> References:
     """What an undisturbed run writes, by kind."""
-    return {kind: reference(kind, shards, work / "reference" / kind) for kind in KINDS}
-
-
-def reference(kind: str, shards: dict[str, Path], out: Path) -> dict[str, bytes]:
-    out.parent.mkdir(exist_ok=True)
-    run_job(kind, shards[kind.split("-")[0]], out)
-    return contents(out)
+    return References(work, shards)
 
 
 @pytest.fixture(scope="session")
 def raw_shards(work: Path) -> dict[str, Path]:
-    """Four shards of about 107 MB: uncompressed TIFFs of several pages."""
+    """Four shards of about 107 MB."""
+    return write_raw(work, "raw", samples=10)
+
+
+@pytest.fixture(scope="session")
+def long_shards(work: Path) -> dict[str, Path]:
+    """Four shards of about 43 MB: enough for a run to be stopped in the midst of it."""
+    return write_raw(work, "long", samples=4)
+
+
+def write_raw(work: Path, name: str, samples: int) -> dict[str, Path]:
+    """Shards of uncompressed TIFFs of several pages."""
     noise = np.random.default_rng(7).integers(0, 256, (900, 800, 3), np.uint8)
     pages = [Image.fromarray(np.roll(noise, shift, axis=0)) for shift in range(5)]
     body = io.BytesIO()
     pages[0].save(body, "TIFF", save_all=True, append_images=pages[1:])
-    directory = work / "raw-wds"
+    directory = work / f"{name}-wds"
     directory.mkdir()
     for number in range(4):
-        write_shard(directory / f"raw{number}.tar", 10, lambda _: ("tiff", body.getvalue()), pages=len(pages))
-    run_job("wds-parquet", directory, work / "raw-parquet")
-    return {"wds": directory, "parquet": work / "raw-parquet"}
+        write_shard(directory / f"raw{number}.tar", samples, lambda _: ("tiff", body.getvalue()), pages=len(pages))
+    run_job("wds-parquet", directory, work / f"{name}-parquet")
+    return {"wds": directory, "parquet": work / f"{name}-parquet"}
 
 
 @pytest.fixture

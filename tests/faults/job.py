@@ -13,6 +13,7 @@ from pathlib import Path
 
 #: Of 20 ms: longer than any test, so that one that fails leaves no process for ever.
 STEPS = 10_000
+READERS, WRITERS = ("wds", "parquet"), ("parquet", "wds")
 KINDS = ("wds-parquet", "wds-wds", "parquet-parquet", "parquet-wds")
 
 

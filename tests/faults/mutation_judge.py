@@ -1,7 +1,5 @@
 """Reads damaged files of one kind by every way, in one process, and says which rule was broken.
 
-usage: python mutation_judge.py KIND FIRST COUNT DIRECTORY
-
 A line tells which mutation begins, and one its outcome: so a process that dies names what killed it.
 """
 
@@ -9,17 +7,19 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import shardmill as sm
 from mutation_files import KINDS, Kind, Rows
 from mutators import mutation
-from shardmill import curate
+from PIL import Image
+from shardmill import Loader, Runtime, curate
 from shardmill.curate import ParquetSink, Pipeline, inspect, verify
 from shardmill.errors import Error
+
+# Before the forks; the judge and the writers of files would do so in each child.
+Image.init()
 
 DOCUMENTS = ("parquet of documents", "tar of documents")
 
@@ -27,7 +27,7 @@ DOCUMENTS = ("parquet of documents", "tar of documents")
 def loaded(path: Path) -> Rows | Error:
     """All rows, or the error. Another exception goes through."""
     try:
-        batches = list(sm.Loader(path, output="arrow", batch_size=50, runtime=sm.Runtime(threads=1)))
+        batches = list(Loader(path, output="arrow", batch_size=50, runtime=Runtime(threads=1)))
     except Error as error:
         return error
     return pa.Table.from_batches(batches).to_pylist() if batches else []
@@ -105,8 +105,9 @@ def difference(ours: Rows, others: Rows) -> str:
     return next(f"{one} and {other}"[:300] for one, other in zip(ours, others) if one != other)
 
 
-def main(name: str, first: int, count: int, directory: Path) -> None:
-    kind = KINDS[name]
+def main(name: str, first: int, count: int, below: str) -> None:
+    """``count`` mutations of a kind, beginning with that of the number ``first``."""
+    kind, directory = KINDS[name], Path(below)
     whole, case, out = directory / "whole", directory / "case", directory / "out"
     whole.mkdir(parents=True)
     kind.write(whole)
@@ -130,7 +131,3 @@ def main(name: str, first: int, count: int, directory: Path) -> None:
             outcome, problems = "raised", [f"{type(error).__name__}: {error}"]
         print("end " + json.dumps({"number": number, "how": how, "outcome": outcome, "problems": problems}), flush=True)
         shutil.rmtree(own)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

@@ -18,6 +18,7 @@ RECORDS = [b"first record", b"", bytes(40), b"third " * 30, b"\x08\x01"]
 START = """
 import ast, sys
 from pathlib import Path
+from breadth import sample
 from arrayrecord_judge import judge_all, report
 from file_builder import walk
 directory, records = Path(sys.argv[1]), ast.literal_eval(Path(sys.argv[1], "records").read_text())
@@ -38,7 +39,7 @@ def used():
                 yield word, place
 
 def flipped():
-    for word, place in used():
+    for word, place in sample(list(used()), 7):
         yield word, whole[:place] + bytes([whole[place] ^ 1 << place * 5 % 8]) + whole[place + 1 :]
 
 report(judge_all(directory, records, flipped()))
@@ -49,7 +50,8 @@ def places():
     borders = range(0, len(whole) + 1, 65536)
     used = set(range(ends[-5] + 100)) | set(range(ends[-3] + 24, ends[-2]))
     near = {place for border in [*borders, *ends] for place in range(border - 30, border + 70)}
-    yield from sorted(place for place in used | near | set(range(0, len(whole), 991)) if 0 <= place < len(whole))
+    every = sorted(used | near | set(range(0, len(whole), 991)))
+    yield from sample([place for place in every if 0 <= place < len(whole)], 7)
 
 def changed():
     for place in places():

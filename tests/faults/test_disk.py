@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import shardmill as sm
-from job import KINDS, pipeline_of
+from breadth import covering
+from job import KINDS, READERS, WRITERS, pipeline_of
 from job_process import JOB, Job, assert_whole, contents, run_job, staging
 
 
@@ -19,9 +20,9 @@ def fails(kind: str, source: Path, out: Path, **options: object) -> dict:
     return outcome
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_full_disk_is_an_error_that_names_the_file(kind, shards, small_disk) -> None:
-    outcome = fails(kind, shards[kind.split("-")[0]], small_disk / "out")
+@covering(1, reader=READERS, writer=WRITERS)
+def test_full_disk_is_an_error_that_names_the_file(reader, writer, shards, small_disk) -> None:
+    outcome = fails(f"{reader}-{writer}", shards[reader], small_disk / "out")
     assert outcome["error"] == "StorageError"
     assert str(small_disk / "out") in outcome["message"]
     assert "No space left" in outcome["message"]
@@ -113,7 +114,7 @@ def test_missing_input_leaves_the_output_untouched(kind, tmp_path) -> None:
     assert contents(out) == {"mine": b"x"}
 
 
-def test_named_pipe_among_the_inputs_is_not_waited_for(shards, references, tmp_path) -> None:
+def test_named_pipe_among_the_inputs_is_not_waited_for(shards, tmp_path) -> None:
     shared = tmp_path / "in"
     shared.mkdir()
     os.mkfifo(shared / "pipe.tar")

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from breadth import examples
-from job import KINDS
+from breadth import covering, examples
+from job import KINDS, READERS, WRITERS
 from job_process import Job, assert_whole, contents, run_job, staging
 from promptness import HANGS_S, assert_prompt
 
@@ -77,9 +77,12 @@ def kill_repeatedly(kind: str, source: Path, out: Path, reference: dict[str, byt
     assert sorted(outcome["outputs"]) == sorted(reference)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_killed_runs_leave_nothing_partial_and_the_next_one_completes(kind, shards, references, tmp_path) -> None:
-    kill_repeatedly(kind, shards[kind.split("-")[0]], tmp_path / "out", references[kind], kills=examples(5, 2))
+@covering(1, reader=READERS, writer=WRITERS)
+def test_killed_runs_leave_nothing_partial_and_the_next_one_completes(
+    reader, writer, shards, references, tmp_path
+) -> None:
+    kind = f"{reader}-{writer}"
+    kill_repeatedly(kind, shards[reader], tmp_path / "out", references[kind], kills=examples(5, 2))
 
 
 @pytest.mark.slow
@@ -126,12 +129,12 @@ def interrupt(job: Job) -> float:
     return outcome["seen_at"] - sent
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_ctrl_c_ends_a_run_at_once_and_leaves_no_staging_file(kind, raw_shards, tmp_path) -> None:
+@covering(1, reader=READERS, writer=WRITERS)
+def test_ctrl_c_ends_a_run_at_once_and_leaves_no_staging_file(reader, writer, raw_shards, tmp_path) -> None:
     out = tmp_path / "out"
 
     def interrupted() -> float:
-        job = Job(kind, raw_shards[kind.split("-")[0]], out)
+        job = Job(f"{reader}-{writer}", raw_shards[reader], out)
         wait_for(lambda: staging(out) or job.process.poll() is not None)
         seconds = interrupt(job)
         assert staging(out) == []

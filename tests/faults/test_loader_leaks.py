@@ -113,14 +113,14 @@ def test_leaving_a_pass_does_not_wait(tmp_path: Path) -> None:
 
 
 def test_many_loaders_at_once_share_the_machine(tmp_path: Path) -> None:
-    rows = write_files(tmp_path / "rows", [1000] * 40, row_group=50)
+    rows = write_files(tmp_path / "rows", [1000] * 20, row_group=50)
     before = counted()[0]
     loaders = [numpy_loader(rows, batch_size=64, threads=2, shuffle=True, seed=seed) for seed in range(16)]
     seen: list[list[int]] = [[] for _ in loaders]
     for batches in zip(*loaders, strict=True):
         for rows_of, batch in zip(seen, batches, strict=True):
             rows_of += batch["id"].tolist()
-    assert all(sorted(found) == list(range(40_000)) for found in seen)
+    assert all(sorted(found) == list(range(20_000)) for found in seen)
     assert len({tuple(found) for found in seen}) == len(seen)
     assert counted()[0] - before < 100
 

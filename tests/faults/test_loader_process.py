@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import covering, examples
 from loader_files import flat, numpy_loader, write_files
 from PIL import Image
 from promptness import HANGS_S, assert_prompt
@@ -72,8 +73,7 @@ def train(directory: Path, rows: Path, threads: int, pause: float, most: int = 1
     return process
 
 
-@pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize("pause", [0.0, 0.05])
+@covering(1, threads=[0, 2], pause=[0.0, 0.05])
 def test_interrupt_stops_the_loop_within_half_a_second(tmp_path: Path, threads: int, pause: float) -> None:
     rows = write_files(tmp_path / "rows", [20_000], row_group=500)
 
@@ -96,7 +96,7 @@ def test_job_that_is_killed_again_and_again_has_each_row_once(tmp_path: Path, th
     whole = flat(reference)
     done: list[int] = []
     generator = random.Random(threads)
-    for _ in range(4):
+    for _ in range(examples(4, 2)):
         # Four times ten batches of 43, so that it is killed within its epoch however late that is.
         process = train(tmp_path, rows, threads, 0.004, most=10)
         wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "state").exists())
@@ -191,7 +191,7 @@ def test_child_that_is_forked_while_a_large_image_is_decoded_decodes_its_own(tmp
     passing = iter(sm.Loader(data, batch_size=1, output="numpy", runtime=sm.Runtime(threads=2)))
     next(passing)
     # At nearly every moment, a thread of the parent is decoding one.
-    for _ in range(3):
+    for _ in range(examples(3, 2)):
         assert in_a_fork(lambda: len(data[0]["image"])) == "3"
 
 
@@ -219,7 +219,7 @@ def test_children_that_are_forked_while_threads_plan_the_same_loader_plan_their_
     trainer = threading.Thread(target=train)
     trainer.start()
     try:
-        answers = {in_a_fork(batches) for _ in range(10)}
+        answers = {in_a_fork(batches) for _ in range(examples(10, 4))}
     finally:
         is_done.set()
         trainer.join()

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from breadth import examples
 from job import KINDS, pipeline_of
 from job_process import contents, run_job
 from loader_files import write_files
@@ -59,14 +60,14 @@ def test_children_that_are_forked_in_the_midst_of_runs_finish_theirs(shards, ref
         from job import pipeline_of
         # A child that is forked in the midst of an import waits for the import for ever; that is Python's own business.
         import shardmill.curate
-        source, out = sys.argv[1:]
+        source, out, children = sys.argv[1:]
         is_done = threading.Event()
         def busy():
             while not is_done.is_set():
                 pipeline_of("wds-wds", source, f"{out}/parent").run()
         thread = threading.Thread(target=busy)
         thread.start()
-        for child in range(8):
+        for child in range(int(children)):
             time.sleep(0.03 * child)
             process = os.fork()
             if process == 0:
@@ -80,6 +81,7 @@ def test_children_that_are_forked_in_the_midst_of_runs_finish_theirs(shards, ref
         """,
         shards["wds"],
         tmp_path,
+        examples(8, 3),
     )
     assert contents(tmp_path / "child") == references["wds-parquet"]
     assert contents(tmp_path / "parent") == references["wds-wds"]
@@ -106,7 +108,7 @@ def test_two_threads_run_two_pipelines_at_once(shards, references, tmp_path) -> 
 
     def run(kind: str) -> None:
         try:
-            for _ in range(3):
+            for _ in range(examples(3, 1)):
                 pipeline_of(kind, str(shards[kind.split("-")[0]]), str(tmp_path / kind)).run()
         except BaseException as error:
             failures.append(error)
@@ -118,19 +120,19 @@ def test_two_threads_run_two_pipelines_at_once(shards, references, tmp_path) -> 
         thread.join(HANGS_S)
         assert not thread.is_alive(), "a run hangs"
     assert failures == []
-    assert {kind: contents(tmp_path / kind) for kind in KINDS} == references
+    assert {kind: contents(tmp_path / kind) for kind in KINDS} == {kind: references[kind] for kind in KINDS}
 
 
-def test_thirty_runs_leave_no_thread_and_no_file_open(shards, tmp_path) -> None:
+def test_many_runs_leave_no_thread_and_no_file_open(shards, tmp_path) -> None:
     counts = script(
         """
         import os, sys
         from job import pipeline_of
-        source, out = sys.argv[1:]
+        source, out, runs = sys.argv[1:]
         def counts():
             return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
         first = None
-        for number in range(30):
+        for number in range(int(runs)):
             for kind in ("wds-parquet", "wds-wds"):
                 pipeline_of(kind, f"{source}/shard0.tar", f"{out}/{kind}").run(threads=2)
             if number < 5:
@@ -141,10 +143,11 @@ def test_thirty_runs_leave_no_thread_and_no_file_open(shards, tmp_path) -> None:
         """,
         shards["wds"],
         tmp_path,
+        examples(30, 20),
     )
     threads_before, files_before, threads_after, files_after = map(int, counts.split())
     assert files_after == files_before
-    # Two workers have two lanes each; lanes of runs before may not have come to rest when the next one starts. If each run leaked one, there would be 60.
+    # Two workers have two lanes each; lanes of runs before may not have come to rest when the next one starts. If each run leaked one, there would be 40 at least.
     assert max(threads_before, threads_after) <= 24
 
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
+from breadth import covering
 from mounts import mounted
 from resume_process import Case
 
@@ -13,8 +13,7 @@ def grow(directory: Path) -> None:
     subprocess.run(["mount", "-o", "remount,size=64m", str(directory)], check=True)
 
 
-@pytest.mark.parametrize("size", ["32k", "80k"])
-@pytest.mark.parametrize("what", ["checkpoint", "out"])
+@covering(1, size=["32k", "80k"], what=["checkpoint", "out"])
 def test_job_that_filled_a_disk_is_resumed_when_there_is_room(what, size, tmp_path) -> None:
     case = Case(tmp_path, "explode", files=20)
     disk = tmp_path / "small"

@@ -13,20 +13,26 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from breadth import beginning
 from resume_process import Case
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 
 CALLS = ("fsync", "rename", "renameat2", "link", "unlink", "rmdir", "flock", "utimensat")
 # Each thread counts its own calls: the first ones are those of the run, those with higher numbers are of threads that commit.
-SAMPLED = [
-    *(("fsync", number, number % 2 == 0) for number in (2, 7, 14, 15, 16, 17, 18, 19)),
-    *(("renameat2", number, number % 2 == 0) for number in (1, 3, 4, 5)),
-    ("rename", 2, False),
-    ("rename", 3, True),
-    ("unlink", 2, True),
-    ("rmdir", 1, True),
-]
+SAMPLED = beginning(
+    8,
+    [
+        *(("fsync", number, number % 2 == 0) for number in (2, 15, 18)),
+        *(("renameat2", number, number % 2 == 0) for number in (3, 4)),
+        ("rename", 3, True),
+        ("unlink", 2, True),
+        ("rmdir", 1, True),
+        ("rename", 2, False),
+        *(("fsync", number, number % 2 == 0) for number in (7, 14, 16, 17, 19)),
+        *(("renameat2", number, number % 2 == 0) for number in (1, 5)),
+    ],
+)
 
 
 def traced(case: Case, *injection: str, log: Path, **options: object) -> subprocess.Popen[str]:
@@ -79,8 +85,9 @@ def die_at(directory: Path, call: str, number: int, *, is_resumed: bool = False,
     return code != 0
 
 
-@pytest.mark.parametrize(("call", "number", "is_resumed"), SAMPLED)
-def test_job_that_dies_at_a_system_call_is_resumed_exactly(call, number, is_resumed, tmp_path) -> None:
+@pytest.mark.parametrize("death", SAMPLED, ids=str)
+def test_job_that_dies_at_a_system_call_is_resumed_exactly(death, tmp_path) -> None:
+    call, number, is_resumed = death
     assert die_at(tmp_path, call, number, is_resumed=is_resumed), "it makes fewer of these calls"
 
 
@@ -159,10 +166,10 @@ def test_jobs_with_checkpoints_of_their_own_may_share_an_output_directory(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("call", "number"),
-    [("fsync", 6), ("fsync", 15), ("fsync", 18), ("renameat2", 4), ("rename", 2)],
+    "sleep", beginning(3, [("fsync", 15), ("renameat2", 4), ("rename", 2), ("fsync", 6), ("fsync", 18)]), ids=str
 )
-def test_job_that_slept_at_a_system_call_changes_nothing(call, number, tmp_path) -> None:
+def test_job_that_slept_at_a_system_call_changes_nothing(sleep, tmp_path) -> None:
+    call, number = sleep
     assert sleep_at(tmp_path, call, number) in (None, "", "CheckpointBusyError")
 
 

@@ -135,7 +135,7 @@ import sys
 sys.modules["pyarrow"] = None
 import polars, shardmill
 dataset = shardmill.Dataset(sys.argv[1])
-print(polars.DataFrame(dataset).shape, polars.DataFrame(shardmill.Loader(dataset)).shape)
+print(polars.DataFrame(dataset).shape, polars.DataFrame(shardmill.Loader(dataset, output="numpy")).shape)
 with shardmill.Writer(sys.argv[2]) as writer:
     writer.write_batch(dataset)
     writer.write_batch(polars.DataFrame(dataset).lazy().select("id", "name").collect())

@@ -11,12 +11,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from breadth import beginning
+from breadth import IS_WHOLE, beginning
 
 # The benchmarks are not a part of the installed package.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks import checkpoint, elastic, gate, id_index, images, limits, loader, safety, streaming, tables, tokens
+from benchmarks import (
+    arrayrecord,
+    arrayrecord_data,
+    checkpoint,
+    elastic,
+    gate,
+    id_index,
+    images,
+    limits,
+    loader,
+    mint1t,
+    safety,
+    streaming,
+    tables,
+    tokens,
+)
 from benchmarks.checkpoint_data import SetOptions, check_ids, expected_ids
 from benchmarks.checkpoint_data import write_set as write_ids
 from benchmarks.clock import Pass, check, timed_pass
@@ -27,7 +42,7 @@ from benchmarks.measure import WrongRowsError, make_set
 from benchmarks.mint1t import FULL_SET, plan_shards, totals_of, write_dataset
 from benchmarks.remote import scenarios
 from benchmarks.remote.store import started
-from benchmarks.streaming_data import Source, _write_source
+from benchmarks.streaming_data import _write_source
 from benchmarks.tables import DataSet, rows_table, write_set
 from benchmarks.tokens_data import write_documents
 from tests.remote.binary import UnavailableError
@@ -46,7 +61,18 @@ def mini(tmp_path_factory):
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory):
     directory = tmp_path_factory.mktemp("shards") / "wds"
-    write_dataset(directory, shards=1, of=400)
+    with pytest.MonkeyPatch.context() as patch:
+        # A fifth of the documents of a shard.
+        patch.setattr(mint1t, "FULL_SET", mint1t.Totals(*(total // 5 for total in FULL_SET)))
+        write_dataset(directory, shards=1, of=400)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Rows of the streaming benchmark. Its words alone take a second."""
+    directory = tmp_path_factory.mktemp("streaming") / "source"
+    make_set(directory, {"num_rows": 300}, lambda directory: _write_source(directory, 300))
     return directory
 
 
@@ -131,17 +157,22 @@ class TestLoader:
 
 
 class TestArrayRecord:
-    def test_every_scenario_runs_on_the_same_records(self, tmp_path):
+    def test_every_scenario_runs_on_the_same_records(self, tmp_path, monkeypatch):
         pytest.importorskip("array_record")
         pytest.importorskip("lorem_text")
         for name in ("lorem", "zstd_1"):
             more = [] if name == "lorem" else [f"--raw={tmp_path / 'lorem'}"]
-            command = [f"--out={tmp_path / name}", f"--set={name}", "--records=200", *more]
-            subprocess.run([sys.executable, "-m", "benchmarks.arrayrecord_data", *command], cwd=REPOSITORY, check=True)
+            options = [f"--out={tmp_path / name}", f"--set={name}", "--records=200", *more]
+            monkeypatch.setattr(sys, "argv", ["arrayrecord_data", *options])
+            arrayrecord_data.main()
         given = {"data": tmp_path / "zstd_1", "raw": tmp_path / "lorem", "calls": 50, "slow_calls": 20}
         for scenario in ("calls", "batch", "sequential", "write", "open"):
             (tmp_path / scenario / "scratch").mkdir(parents=True)
-            metrics = run("arrayrecord", tmp_path / scenario, scenario=scenario, **given)
+            if scenario == "calls":
+                metrics = run("arrayrecord", tmp_path / scenario, scenario=scenario, **given)
+            else:
+                options = arrayrecord.RecordOptions(out=tmp_path / scenario, scenario=scenario, **given)
+                metrics = arrayrecord.measure(options)
             assert all(figure["per_s"] > 0 for figure in metrics["figures"].values())
         record = tmp_path / "zstd_1" / ".dataset.json"
         content = json.loads(record.read_text())
@@ -182,21 +213,25 @@ class TestCheckpoint:
 
 class TestStreaming:
     @pytest.mark.parametrize("scenario", beginning(1, ["fair", "verbatim", "ceiling", "plan"]))
-    def test_protocol_runs(self, tmp_path, scenario):
+    def test_protocol_runs(self, tmp_path, source, monkeypatch, scenario):
         pytest.importorskip("torch")
-        make_set(tmp_path / "source", {"num_rows": 60}, lambda directory: _write_source(directory, 60))
         (tmp_path / "out" / "scratch").mkdir(parents=True)
         more = {"plan_rows": 1_000, "image_bytes": 20_000_000} if scenario == "plan" else {}
-        metrics = run("streaming", tmp_path / "out", scenario=scenario, data=tmp_path / "source", **more)
+        given = {"scenario": scenario, "data": source, "rows": 60, **more}
+        if IS_WHOLE:
+            metrics = run("streaming", tmp_path / "out", **given)
+        else:
+            # The import of torch takes longer than the rest, and this process has done it.
+            monkeypatch.setattr(streaming, "_WORKERS", (0, 2))
+            metrics = streaming.measure(streaming.StreamingOptions(out=tmp_path / "out", **given))
         assert metrics.get("amplification", 1) >= 1
         assert all(figure["records"] == 60 for figure in metrics.get("figures", {}).values())
 
     @pytest.mark.parametrize("has_processes", [False, pytest.param(True, marks=pytest.mark.slow)])
     def test_interrupted_epoch_is_resumed_by_as_many_ranks_and_by_another_number(
-        self, tmp_path, monkeypatch, has_processes
+        self, tmp_path, source, monkeypatch, has_processes
     ):
         pytest.importorskip("torch")
-        make_set(tmp_path / "source", {"num_rows": 300}, lambda directory: _write_source(directory, 300))
 
         def in_turn(system, directory, ranks, states, most):
             return [
@@ -205,7 +240,7 @@ class TestStreaming:
 
         if not has_processes:
             monkeypatch.setattr(elastic, "_at_once", in_turn)
-        metrics = elastic.measure(elastic.ElasticOptions(out=tmp_path, data=tmp_path / "source"))
+        metrics = elastic.measure(elastic.ElasticOptions(out=tmp_path, data=source))
         assert metrics["told"] == {"same": "each row once", "other": "each row once"}
         assert metrics["figures"]["epoch"]["records"] == 256
 
@@ -217,10 +252,9 @@ class TestStreaming:
             == "ValueError: no / state"
         )
 
-    def test_rows_that_are_not_those_of_the_source_are_an_error(self, tmp_path):
-        make_set(tmp_path / "source", {"num_rows": 5}, lambda directory: _write_source(directory, 5))
-        options = streaming.StreamingOptions(out=tmp_path, data=tmp_path / "source")
-        rows = list(Source.of(tmp_path / "source"))
+    def test_rows_that_are_not_those_of_the_source_are_an_error(self, tmp_path, source):
+        options = streaming.StreamingOptions(out=tmp_path, data=source, rows=5)
+        rows = list(options.source)
         options.check(rows[::-1], in_order=False)
         with pytest.raises(WrongRowsError):
             options.check([*rows[:4], rows[0]], in_order=False)

@@ -13,16 +13,17 @@ pa = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as pq
 import shardmill as sm
+from breadth import beginning, covering
 from checkpoint_jobs import Job, stopped_twice
 from shardmill.curate import _resumption as resumption
 
 DAMAGES = {
+    "removed": lambda path: path.unlink(),
+    "flipped": lambda path: path.write_bytes(flipped(path.read_bytes(), 5)),
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "cut by a byte": lambda path: path.write_bytes(path.read_bytes()[:-1]),
-    "flipped": lambda path: path.write_bytes(flipped(path.read_bytes(), 5)),
     "foreign": lambda path: path.write_bytes(b"PAR1 of something else"),
-    "removed": lambda path: path.unlink(),
 }
 OBJECTS = ("checkpoint.json", "lease/*2", "plan/000000", "plan/000001", "units-*/*", "packs/*", "ids/*")
 # Two files a split: files that are added between others would be cut otherwise if all were planned anew.
@@ -70,7 +71,7 @@ def assert_none_too_many(job: Job) -> None:
     assert not surplus, list(surplus.items())[:5]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", beginning(2, list(DAMAGES)))
 @pytest.mark.parametrize("pattern", OBJECTS)
 def test_damaged_object_is_refused_by_name_or_does_no_harm(job, pattern, damage):
     if (pattern, damage) == ("checkpoint.json", "removed"):
@@ -99,8 +100,7 @@ def lay_out_anew(job: Job) -> None:
         job.write(f"anew-{start:03}", EXPECTED[start : start + 3])
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("pattern", OBJECTS)
+@covering(1, pattern=OBJECTS, damage=list(DAMAGES))
 def test_damage_does_no_harm_when_the_input_is_laid_out_anew(job, pattern, damage):
     """Now a row that is done can be told by its id alone."""
     if pattern in ("checkpoint.json", "packs/*", "units-*/*") and damage == "removed":

@@ -281,7 +281,7 @@ def test_damaged_source_leaves_nothing(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_conversion_leaves_no_final_name(tmp_path: Path, kill: signal.Signals) -> None:
     with sm.Writer(tmp_path / "in.array_record", compression="none") as writer:
-        writer.write_rows(bytes([number % 256]) * 1_000 for number in range(200_000))
+        writer.write_rows(bytes([number % 256]) * 1_000 for number in range(100_000))
     out = tmp_path / "out"
     command = [sys.executable, "-m", "shardmill", "convert", str(tmp_path / "in.array_record"), str(out)]
     command += ["--to", "arrayrecord", "--compression", "brotli:9", "--shard-bytes", "1MB"]

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from byte_tokenizer import END, TEMPLATE, write_tokenizer
+from shardmill.cli._commands import run
+from shardmill.view import ViewServer
 from token_page import Shown
 
 pytestmark = pytest.mark.usefixtures("counts_below")
@@ -72,12 +74,15 @@ def test_command_shows_tokens_of_texts_of_chats_and_of_files(tmp_path):
     ],
     ids=str,
 )  # fmt: skip
-def test_wrong_use_of_the_command_is_an_error(tmp_path, arguments, message):
+def test_wrong_use_of_the_command_is_an_error(tmp_path, monkeypatch, capsys, arguments, message):
+    # A command that finds nothing wrong would serve forever.
+    monkeypatch.setattr(ViewServer, "serve_forever", lambda *_args, **_options: None)
     write_tokenizer(tmp_path / "model")
     path = written(tmp_path / "x.parquet", text=["a"], tokens=[[1]])
-    with view(path, *(argument.format(model=tmp_path / "model") for argument in arguments)) as process:
-        out, err = process.communicate(timeout=60)
-    assert process.returncode in (1, 2) and out == ""
+    given = [argument.format(model=tmp_path / "model") for argument in arguments]
+    assert run(["view", str(path), *given, "--no-open"]) in (1, 2)
+    out, err = capsys.readouterr()
+    assert out == ""
     assert message in err
 
 

@@ -13,13 +13,14 @@ import shardmill as sm
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 from shardmill.errors import FormatError
 
-LATE = 60_000
-"""Rows are about 30 bytes long, and the sample of a file ends after 1 MiB."""
+LATE = 6_000
+"""Rows are about 200 bytes long, and the sample of a file ends after 1 MiB."""
 
 
 def lines_with(late: str, *, first: str = "7") -> list[str]:
     """Rows whose other fields look like what the pass for late values searches for."""
-    lines = [f'{row},"a ""1.5"", 2.5\n3.5",{first},0.5' for row in range(LATE + 20)]
+    text = 'a ""1.5"", 2.5' * 14
+    lines = [f'{row},"{text}\n3.5",{first},0.5' for row in range(LATE + 20)]
     lines[LATE] = f"{LATE},plain,{late},1.5"
     return lines
 
@@ -44,7 +45,7 @@ def test_integers_with_a_late_fraction_are_floats_in_every_row(tmp_path: Path, v
     for threads in (1, 2):
         dataset = sm.Dataset(path)
         assert dataset.schema.types == oracle.schema.types
-        batches = sm.Loader(dataset, batch_size=5000, output="arrow", runtime=sm.Runtime(threads=threads))
+        batches = sm.Loader(dataset, batch_size=500, output="arrow", runtime=sm.Runtime(threads=threads))
         assert pa.Table.from_batches(list(batches)).equals(oracle)
 
 

@@ -33,7 +33,16 @@ def shards(tmp_path_factory):
     return directory
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def has_ray(page):
+    return re.search(r"^\s*(?:import|from) ray\b", page.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
+@pytest.mark.parametrize(
+    "page",
+    # A page that starts Ray takes a minute.
+    [pytest.param(page, marks=pytest.mark.slow) if has_ray(page) else page for page in WITH_CODE],
+    ids=name_of,
+)
 def test_python_of_the_page_runs(page, shards, tmp_path, monkeypatch):
     """Blocks of a page share their names and their directory, as they do for a user who runs them one after the other."""
     monkeypatch.chdir(tmp_path)

@@ -12,10 +12,18 @@ from pathlib import Path
 
 import pytest
 import shardmill as sm
+from breadth import IS_WHOLE
 from html_page import Page
 from PIL import Image
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+#: Options of the demo, the rows of its table, and what it says of their content.
+if IS_WHOLE:
+    DEMO, DEMO_ROWS, DEMO_PARTS, DEMO_PAGES = [], ("3,631", "2,993"), "2,644", 24
+else:
+    DEMO, DEMO_ROWS, DEMO_PARTS, DEMO_PAGES = ["--shards", "2"], ("1,905", "1,553"), "1,380", 12
 
 
 def run_demo(*arguments):
@@ -26,7 +34,7 @@ def run_demo(*arguments):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "demo_output"
-    finished = run_demo("--out", str(out))
+    finished = run_demo("--out", str(out), *DEMO)
     assert finished.returncode == 0, finished.stderr
     return out, finished
 
@@ -37,9 +45,9 @@ def test_demo_prints_a_table_and_the_path_of_the_report_last(demo):
     assert lines[0].split() == ["path", "samples/s", "rows", "in", "rows", "out", "MB", "in", "MB", "out", "seconds"]
     rows = [re.split(r"\s{2,}", line) for line in lines[1:5]]
     assert len(rows) == 4
-    assert {tuple(row[2:4]) for row in rows} == {("3,631", "2,993")}
-    assert "all four outputs hold the same 2,644 texts and images" in finished.stdout
-    assert "24 copied pages are bit-identical" in finished.stdout
+    assert {tuple(row[2:4]) for row in rows} == {DEMO_ROWS}
+    assert f"all four outputs hold the same {DEMO_PARTS} texts and images" in finished.stdout
+    assert f"{DEMO_PAGES} copied pages are bit-identical" in finished.stdout
     assert lines[-1] == str(out / "report.html")
 
 
@@ -61,7 +69,7 @@ def test_demo_report_is_small_self_contained_and_has_pictures(demo):
 
 def test_demo_runs_again_over_its_own_output(demo):
     out, _ = demo
-    assert run_demo("--out", str(out)).returncode == 0
+    assert run_demo("--out", str(out), *DEMO).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -195,21 +203,21 @@ def test_tokenizer_of_the_training_makes_bytes_of_text_as_the_library_does(train
     assert library.encode(train_text.END).ids == [train_text.VOCABULARY - 1]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def notebook():
-    nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     content = nbformat.read(EXAMPLES / "interleaved_curation.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in content.cells), "commit the notebook without outputs"
-    client = nbclient.NotebookClient(
-        content, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(EXAMPLES)}}
-    )
-    client.execute()
     return content
 
 
 @pytest.mark.slow
 def test_notebook_runs_and_shows_pictures(notebook):
+    nbclient = pytest.importorskip("nbclient")
+    client = nbclient.NotebookClient(
+        notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(EXAMPLES)}}
+    )
+    client.execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 2

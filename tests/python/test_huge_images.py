@@ -7,7 +7,12 @@ from pictures import cropped, encoded, images_of, opened, picture, written
 from PIL import Image
 
 #: A crop to a square needs more than 96 MiB of pixels.
-SIDES = (6_800, 6_000)
+SIDES = (5_900, 5_800)
+
+
+@pytest.fixture(scope="module")
+def huge():
+    return picture(4, SIDES)
 
 
 def turned(orientation):
@@ -25,8 +30,8 @@ def turned(orientation):
     ],
     ids=["restarts", "upside down", "quarter turn"],
 )
-def test_pixels_of_a_huge_jpeg_are_those_of_pillow(tmp_path, options):
-    payload = encoded(picture(4, SIDES), quality=85, **options)
+def test_pixels_of_a_huge_jpeg_are_those_of_pillow(tmp_path, huge, options):
+    payload = encoded(huge, quality=85, **options)
     data = sm.Dataset(
         written(tmp_path / "x.parquet", [payload]), images=sm.Images("image", size=96, resample="bicubic")
     )
@@ -34,8 +39,8 @@ def test_pixels_of_a_huge_jpeg_are_those_of_pillow(tmp_path, options):
     np.testing.assert_array_equal(images_of(data), [expected])
 
 
-def test_damage_of_a_huge_jpeg_is_found_wherever_it_is(tmp_path):
-    whole = encoded(picture(4, SIDES), quality=85)
+def test_damage_of_a_huge_jpeg_is_found_wherever_it_is(tmp_path, huge):
+    whole = encoded(huge, quality=85)
     middle = bytearray(whole)
     middle[len(whole) // 2 : len(whole) // 2 + 2] = b"\xff\xd3"
     payloads = [whole[: len(whole) // 4], bytes(middle), whole[:-2], whole]

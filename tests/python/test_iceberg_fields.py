@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import covering, examples
 
 pytest.importorskip("pyiceberg")
 pytest.importorskip("sqlalchemy")
@@ -67,25 +68,19 @@ def read(table, **options):
     return pa.table(IcebergTable(table, **options)).to_pylist()
 
 
-def test_fields_inside_of_columns_are_matched_by_id(create):
-    failures = []
-    for kind, (data_type, value, at) in COLUMNS.items():
-        for change, apply in CHANGES.items():
-            table = create(pa.schema([("id", pa.int64()), ("s", data_type)]))
-            rows = [{"id": 1, "s": value}, {"id": 2, "s": None}]
-            table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
-            with table.update_schema() as update:
-                apply(update, at)
-            if read(table) != table.scan().to_arrow().to_pylist():
-                failures.append(f"{change} in a {kind}: {read(table)} != {table.scan().to_arrow().to_pylist()}")
-            # Rows of both schemas in one data set.
-            new = table.scan().to_arrow()
-            table.append(new)
-            if sorted(map(repr, read(table))) != sorted(map(repr, table.scan().to_arrow().to_pylist())):
-                failures.append(f"{change} in a {kind}, with new rows")
-            if [row["id"] for row in read(table, columns=["id"])] != [1, 2, 1, 2]:
-                failures.append(f"{change} in a {kind}: other columns")
-    assert failures == []
+@covering(1, kind=list(COLUMNS), change=list(CHANGES))
+def test_fields_inside_of_columns_are_matched_by_id(create, kind, change):
+    data_type, value, at = COLUMNS[kind]
+    table = create(pa.schema([("id", pa.int64()), ("s", data_type)]))
+    rows = [{"id": 1, "s": value}, {"id": 2, "s": None}]
+    table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+    with table.update_schema() as update:
+        CHANGES[change](update, at)
+    assert read(table) == table.scan().to_arrow().to_pylist()
+    # Rows of both schemas in one data set.
+    table.append(table.scan().to_arrow())
+    assert sorted(map(repr, read(table))) == sorted(map(repr, table.scan().to_arrow().to_pylist()))
+    assert [row["id"] for row in read(table, columns=["id"])] == [1, 2, 1, 2]
 
 
 def test_maps_inside_of_lists_are_matched_by_id(create):
@@ -131,7 +126,12 @@ def test_dropped_field_that_is_added_again_is_empty_in_rows_filters_and_paths(cr
 NAMES = st.sampled_from("abcd")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@settings(
+    max_examples=examples(15, 6),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
 @given(st.lists(st.tuples(st.sampled_from(["add", "drop", "rename", "first", "append"]), NAMES, NAMES), max_size=6))
 def test_any_history_of_a_struct_reads_as_in_pyiceberg(create, changes):
     table = create(pa.schema([("s", pa.struct([("a", pa.int64()), ("b", pa.int64())]))]))

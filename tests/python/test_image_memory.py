@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 import torch
+from breadth import covering
 from pictures import encoded, picture, written
 
-DTYPES = [("uint8", torch.uint8), ("float32", torch.float32), ("bfloat16", torch.bfloat16)]
+DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Lender:
@@ -51,9 +52,14 @@ def lender(monkeypatch):
     return lender
 
 
-@pytest.fixture
-def payloads():
+@pytest.fixture(scope="module")
+def pictures():
     return [encoded(picture(number, (80 + number, 64 + number % 7)), quality=90) for number in range(200)]
+
+
+@pytest.fixture
+def payloads(pictures):
+    return list(pictures)
 
 
 def batches(path, images, *, pin_memory, threads=2, **options):
@@ -69,13 +75,12 @@ def assert_equal(some, others):
         assert all(torch.equal(batch[name], other[name]) for name in batch)
 
 
-@pytest.mark.parametrize("threads", [0, 1, 3])
-@pytest.mark.parametrize(("name", "dtype"), DTYPES)
-def test_pixels_are_delivered_in_the_memory_they_were_written_to(tmp_path, lender, payloads, name, dtype, threads):
+@covering(1, threads=[0, 1, 3], name=list(DTYPES))
+def test_pixels_are_delivered_in_the_memory_they_were_written_to(tmp_path, lender, payloads, name, threads):
     path = written(tmp_path / "x.parquet", payloads)
     images = {"size": (24, 40), "dtype": name}
     pinned = batches(path, images, pin_memory=True, threads=threads, shuffle=True)
-    assert all(batch["image"].dtype == dtype and lender.has(batch["image"]) for batch in pinned)
+    assert all(batch["image"].dtype == DTYPES[name] and lender.has(batch["image"]) for batch in pinned)
     assert all(batch["image"].shape == (len(batch["image"]), 3, 24, 40) for batch in pinned)
     assert_equal(pinned, batches(path, images, pin_memory=False, shuffle=True))
 

@@ -22,18 +22,18 @@ from hypothesis import strategies as st
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 from shardmill.errors import FormatError
 
-LATE = 30_000
-"""Rows are about 60 bytes long, and the sample of a file ends after 1 MiB."""
+LATE = 3_100
+"""Rows are about 400 bytes long, and the sample of a file ends after 1 MiB."""
 
 Row = dict[str, Any]
 
 
-def rows_with(late: Row, *, first: Row | None = None) -> list[Row]:
+def rows_with(late: Row, *, first: Row | None = None, after: int = 20) -> list[Row]:
     """Rows whose other values look like what the scan for late values searches for."""
+    text = '2-1, 3.5 [1.5, "score": 0.5' * 10
     rows: list[Row] = [
-        {"id": row, "text": '2-1, 3.5 [1.5, "score": 0.5', "half": row / 2, "vector": [0.5, row + 0.25]}
-        | (first or {"score": row % 2})
-        for row in range(LATE + 20)
+        {"id": row, "text": text, "half": row / 2, "vector": [0.5, row + 0.25]} | (first or {"score": row % 2})
+        for row in range(LATE + after)
     ]
     rows[LATE] |= late
     return rows
@@ -55,7 +55,7 @@ def test_integers_with_a_late_fraction_are_floats_in_every_row(tmp_path: Path, v
         dataset = sm.Dataset(path)
         assert dataset.schema.field("score").type == pa.float64()
         assert dataset.schema.field("id").type == pa.int64()
-        batches = list(sm.Loader(dataset, batch_size=5000, output="arrow", runtime=sm.Runtime(threads=threads)))
+        batches = list(sm.Loader(dataset, batch_size=500, output="arrow", runtime=sm.Runtime(threads=threads)))
         assert pa.Table.from_batches(batches).column("score").to_pylist() == [row["score"] for row in rows]
     oracle = pl.read_ndjson(path, infer_schema_length=None)
     assert [row["score"] for row in dataset] == oracle["score"].to_list()
@@ -181,7 +181,7 @@ def test_all_rows_with_late_fields_are_those_of_pyarrow(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", rows)
     oracle = pa.json.read_json(path, read_options=pa.json.ReadOptions(block_size=1 << 24))
     for threads in (1, 2):
-        batches = sm.Loader(path, batch_size=5000, output="arrow", runtime=sm.Runtime(threads=threads))
+        batches = sm.Loader(path, batch_size=500, output="arrow", runtime=sm.Runtime(threads=threads))
         assert pa.Table.from_batches(list(batches)).equals(oracle)
     filtered = sm.Dataset(path, filter="new > 1 or a.new is not null", columns=["id", "a.new"])
     assert list(filtered) == [{"id": LATE + 1, "a.new": 0.5}]
@@ -210,8 +210,8 @@ def test_late_fields_of_two_types_are_an_error_with_file_and_line(tmp_path: Path
 
 
 def test_names_that_are_data_are_an_error_with_a_line_once_there_are_too_many(tmp_path: Path) -> None:
-    rows = rows_with({}, first={"a": {"b": 1}})
-    for row in rows[LATE - 2000 :]:
+    rows = rows_with({}, first={"a": {"b": 1}}, after=2000)
+    for row in rows[LATE:]:
         row["a"] = {f"user {row['id']}": 1}
     path = write(tmp_path / "a.jsonl", rows)
     with pytest.raises(FormatError, match=r"(?s)Line \d+ of .*a\.jsonl` has the field `a\.user \d+`.*hint: .*`schema`"):

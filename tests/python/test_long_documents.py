@@ -94,7 +94,7 @@ def found(tmp_path: Path, trained: Path) -> Callable[[str, int], Found]:
 def test_document_of_ten_megabytes_has_the_ids_of_the_library(
     trained: Path, paragraphs: list[str], found: Callable[[str, int], Found], between: str, threads: int
 ) -> None:
-    text = document(paragraphs, examples(10**7, 2 * 10**6), between)
+    text = document(paragraphs, examples(10**7, 10**6), between)
     ids, mebibytes = found(text, threads)
     assert np.array_equal(ids, expected(trained, text))
     # A part of it is that of any document.

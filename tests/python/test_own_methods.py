@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import beginning
 
 
 class Changed(sm.Dataset):
@@ -121,7 +122,7 @@ def test_copy_of_a_subclass_keeps_its_class_and_attributes(path: str, copied: An
     assert vars(sm.Dataset(path)).keys() == sm.Dataset(path)._attributes
 
 
-@pytest.mark.parametrize("context", [None, "spawn"])
+@pytest.mark.parametrize("context", beginning(2, [None, "fork", "spawn"]))
 def test_dataloader_of_torch_calls_the_methods_of_a_subclass(path: str, context: str | None) -> None:
     torch_data = pytest.importorskip("torch.utils.data")
     workers = {} if context is None else {"num_workers": 1, "multiprocessing_context": context}

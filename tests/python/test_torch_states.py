@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import shardmill as sm
+from breadth import covering
 
 pytest.importorskip("torch")
 
@@ -41,8 +42,7 @@ def test_state_of_a_mixture_in_the_epoch_after_a_resume_is_loaded(tmp_path):
     assert seen + ids_of(rest) == following
 
 
-@pytest.mark.parametrize("is_set", [False, True])
-@pytest.mark.parametrize("are_persistent", [False, True])
+@covering(1, is_set=[False, True], are_persistent=[False, True])
 def test_epochs_after_a_resume_have_the_lanes_of_the_state(tmp_path, are_persistent, is_set):
     stateful = pytest.importorskip("torchdata.stateful_dataloader")
     directory = write_rows(tmp_path)

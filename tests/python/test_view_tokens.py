@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from byte_tokenizer import END, START, TEMPLATE, write_tokenizer
-from shardmill.view import TokenColumns
+from shardmill.view import TokenColumns, _tokens
 from token_page import Shown, page, parts
 from view_client import rows_of, serving
 
@@ -66,8 +66,10 @@ def test_labels_of_a_conversation_colour_what_the_assistant_wrote(tmp_path, toke
         assert [text for text, classes, _ in tokens if "special" in classes] == [START, END] * 2
 
 
-def test_long_row_is_cut_and_shown_whole_when_it_is_asked_for(tmp_path, tokenizer):
-    path = written(tmp_path / "long.parquet", text=["z" * 5_000, "z" * 150_000])
+@pytest.mark.parametrize("most", [6_000, pytest.param(_tokens._MOST_ALONE, marks=pytest.mark.slow)])
+def test_long_row_is_cut_and_shown_whole_when_it_is_asked_for(tmp_path, tokenizer, monkeypatch, most):
+    monkeypatch.setattr(_tokens, "_MOST_ALONE", most)
+    path = written(tmp_path / "long.parquet", text=["z" * 5_000, "z" * (most + 1_000)])
     with serving(path, tokenize=sm.Tokenize("text", tokenizer=tokenizer, labels="all")) as client:
         [row, longer] = client.get("data/tokens")[1]["samples"]
         assert (len(row["cell"]["tokens"]), row["cell"]["length"], row["cell"]["labelled"]) == (2_000, 5_000, 4_999)
@@ -76,9 +78,10 @@ def test_long_row_is_cut_and_shown_whole_when_it_is_asked_for(tmp_path, tokenize
         status, headers, body = client.request(f"/{client.server.token}/tokens?row=0")
         assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
         assert len(Shown(body.decode()).tokens) == 5_000 and b"<button" not in body
-        assert longer["cell"]["length"] == 150_000
+        assert longer["cell"]["length"] == most + 1_000
         _, _, body = client.request(f"/{client.server.token}/tokens?row=1")
-        assert len(Shown(body.decode()).tokens) == 100_000 and b"cut here, of 150,000 tokens" in body
+        assert len(Shown(body.decode()).tokens) == most
+        assert f"cut here, of {most + 1_000:,} tokens" in body.decode()
         # A page of many long rows shows less of each.
     path = written(tmp_path / "many.parquet", text=["z" * 3_000] * 100)
     with serving(path, tokenize=sm.Tokenize("text", tokenizer=tokenizer)) as client:

@@ -31,7 +31,13 @@ PHRASES = {
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
 
 
+_ANY = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
+
+
 def _found(name: str, text: str) -> set[str]:
+    # One search for all phrases takes a fraction of the time of one for each.
+    if not _ANY.search(text):
+        return set()
     return {
         f"{name}:{text[: match.start()].count(chr(10)) + 1}: {match.group()!r}: {instead}"
         for phrase, instead in PHRASES.items()

@@ -150,7 +150,7 @@ def test_exception_in_the_block_publishes_nothing(tmp_path: Path, format: str) -
 KILLED = """
 import os, sys, time, shardmill as sm
 writer = sm.Writer(sys.argv[1], format=sys.argv[2], shard_bytes=1000)
-for number in range(12_000):
+for number in range(4_000):
     writer.write({"txt": "x" * 500})
 writer.write_batch({"txt": ["x" * 500] * 1000})
 # Threads make the files.

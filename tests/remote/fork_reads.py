@@ -11,11 +11,12 @@ import sys
 import threading
 
 import shardmill as sm
+from breadth import examples
 from promptness import HANGS_S
 
-FORKS = 5
+FORKS = examples(5, 2)
 #: Of a parent whose threads read all the time.
-BUSY_FORKS = 20
+BUSY_FORKS = examples(20, 5)
 #: In the second of four files.
 ROW = 4000
 

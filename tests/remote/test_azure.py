@@ -16,6 +16,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import covering
 from shardmill.curate import Map, ParquetSink, Pipeline, TableSource
 
 from .azure_server import ACCOUNT
@@ -155,8 +156,8 @@ class TestWriting:
             raise ZeroDivisionError
         assert names(files, container) == [f"{container}/large.parquet"]
 
-    @pytest.mark.parametrize("credentials", ["key", "signature"])
-    @pytest.mark.parametrize("rows", [1, 200], ids=["whole", "in-parts"])
+    # Of one row, an object is sent whole; of 200, in parts.
+    @covering(1, credentials=["key", "signature"], rows=[1, 200])
     def test_of_two_writers_of_one_name_the_last_is_refused(self, rows, credentials, container, azure, slow, files):
         options = azure.storage_options(endpoint=slow.endpoint)
         if credentials == "signature":

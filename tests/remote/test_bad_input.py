@@ -341,7 +341,7 @@ class TestStalls:
         options = {
             **server.storage_options(endpoint=proxy.endpoint),
             "request_timeout": 1,
-            "retry_timeout": 4,
+            "retry_timeout": 2,
         }
         data = sm.Dataset(train, storage_options=options)
         proxy.faults(Fault(kind="silent"))
@@ -350,7 +350,7 @@ class TestStalls:
         assert "18446744073709551615" not in text
 
     def test_bodies_that_stop_are_ended_by_retry_timeout(self, train, server, proxy):
-        options = {**server.storage_options(endpoint=proxy.endpoint), "request_timeout": 1, "retry_timeout": 4}
+        options = {**server.storage_options(endpoint=proxy.endpoint), "request_timeout": 1, "retry_timeout": 2}
         data = sm.Dataset(train, storage_options=options)
         proxy.faults(Fault(kind="stall", after_bytes=100, methods=("GET",)))
         text = refused(lambda: list(data), OSError, r"0\.parquet", server.secret_key)
@@ -366,7 +366,7 @@ class TestStalls:
         refused(lambda: ids(train, storage_options=options), OSError, "the host does not respond", server.secret_key)
 
     def test_an_outage_is_no_bad_row_and_no_bad_file(self, train, server, proxy):
-        options = {**server.storage_options(endpoint=proxy.endpoint), "retry_timeout": 2}
+        options = {**server.storage_options(endpoint=proxy.endpoint), "retry_timeout": 1}
         gone = Fault(kind="lost", target=r"1\.parquet", methods=("GET",))
         for policy in ({"on_bad_rows": "skip"}, {"on_bad_rows": "replace"}):
             proxy.faults()
@@ -396,7 +396,7 @@ class TestStalls:
             )
             pq.write_table(rows, directory / f"{name}.parquet")
         bucket.publish("in", directory)
-        options = {**server.storage_options(endpoint=proxy.endpoint), "retry_timeout": 2}
+        options = {**server.storage_options(endpoint=proxy.endpoint), "retry_timeout": 1}
 
         def curate():
             Pipeline(
@@ -433,7 +433,7 @@ class TestStalls:
                 }
                 pq.write_table(pa.table(rows), directory / f"{name}.parquet")
         bucket.publish("shards", directory)
-        options = {**server.storage_options(endpoint=proxy.endpoint), "retry_timeout": 2}
+        options = {**server.storage_options(endpoint=proxy.endpoint), "retry_timeout": 1}
 
         def curate():
             return Pipeline(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 
 from .fault_proxy import Fault
@@ -64,7 +65,7 @@ def flips(count: int = 0, seed: int = 1) -> Fault:
 def test_one_flip_costs_one_more_request(is_cached, data, server, proxy, tmp_path):
     path, known = data
     options = server.storage_options(endpoint=proxy.endpoint)
-    for seed in range(6):
+    for seed in range(examples(6, 3)):
         # A byte that turned may be kept unread; with the next flip, the next seed would have two.
         cached = {"cache_dir": str(tmp_path / f"cache-{seed}")} if is_cached else {}
         opened = sm.Dataset(path, storage_options={**options, **cached, "max_requests": 8 + seed})
@@ -93,7 +94,7 @@ def test_flips_without_end_are_an_error_that_names_the_file(data, server, proxy)
 def test_flips_while_it_is_opened_are_fetched_again(data, server, proxy):
     path, known = data
     options = server.storage_options(endpoint=proxy.endpoint)
-    for seed in range(4):
+    for seed in range(examples(4, 2)):
         proxy.faults(flips(count=1, seed=seed))
         try:
             opened = sm.Dataset(path, storage_options=options)

@@ -13,10 +13,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.fs
@@ -148,15 +147,14 @@ def test_emulator_of_the_environment_is_asked_where_there_are_no_options(named_b
     assert (done.stdout.strip(), done.stderr) == (str(FILES * ROWS), "")
 
 
-@pytest.fixture
-def listener():
-    """A server without objects that records its requests."""
+@contextmanager
+def listening() -> Iterator[tuple[str, list[str]]]:
+    """A server without objects, and the headers of the requests that it got."""
+    asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
-        asked: ClassVar[list[str]] = []
-
         def do_GET(self):
-            self.asked.append(str(self.headers))
+            asked.append(str(self.headers))
             self.send_response(404)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -166,25 +164,31 @@ def listener():
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", Handler.asked
+        yield f"http://127.0.0.1:{server.server_port}", asked
         server.shutdown()
 
 
-@pytest.mark.parametrize(
-    "named_by", ["STORAGE_EMULATOR_HOST", "CLOUD_STORAGE_EMULATOR_ENDPOINT", "GOOGLE_BASE_URL", "endpoint"]
-)
-def test_token_of_the_environment_goes_to_google_only(named_by, listener):
-    endpoint, asked = listener
+def read_with_a_token(named_by: str, endpoint: str) -> subprocess.Popen[str]:
     code = "import json, sys, shardmill as sm; sm.Dataset('gs://bucket/a.parquet', storage_options=json.loads(sys.argv[1]))"
     options = {"endpoint": endpoint} if named_by == "endpoint" else {}
     environment = {**os.environ, "GOOGLE_OAUTH_ACCESS_TOKEN": "hunter2"}
     environment |= {} if named_by == "endpoint" else {named_by: endpoint}
     command = [sys.executable, "-c", code, json.dumps(options)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1 and "shardmill.errors" in done.stderr
-    # Who needs credentials for an address looks for others, and may find none to ask with.
-    assert asked or "EMULATOR" not in named_by
-    assert "hunter2" not in "".join(asked) + done.stderr
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_token_of_the_environment_goes_to_google_only():
+    ways = ("STORAGE_EMULATOR_HOST", "CLOUD_STORAGE_EMULATOR_ENDPOINT", "GOOGLE_BASE_URL", "endpoint")
+    with ExitStack() as open_ones:
+        listeners = [open_ones.enter_context(listening()) for _ in ways]
+        # At once: those that look for a machine of Google wait for seconds.
+        processes = [read_with_a_token(way, endpoint) for way, (endpoint, _) in zip(ways, listeners, strict=True)]
+        for way, process, (_, asked) in zip(ways, processes, listeners, strict=True):
+            _out, errors = process.communicate(timeout=60)
+            assert process.returncode == 1 and "shardmill.errors" in errors, (way, errors)
+            # Who needs credentials for an address looks for others, and may find none to ask with.
+            assert asked or "EMULATOR" not in way, way
+            assert "hunter2" not in "".join(asked) + errors, way
 
 
 RECORDS = [bytes([number]) * 50_000 for number in range(40)]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import covering
 from huggingface_hub import HfFileSystem
 
 from .hub_server import LARGE, PAGE, serving_hub
@@ -165,8 +166,7 @@ def test_where_the_bytes_lie_is_asked_once_and_again_when_its_signature_has_ende
     assert sum("/resolve/" in asked.path for asked in hub.asked) == 2
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-@pytest.mark.parametrize("where", ["/revision/", "/tree/", "/resolve/", "/blob/"])
+@covering(1, status=[429, 500, 503], where=["/revision/", "/tree/", "/resolve/", "/blob/"])
 def test_refusals_that_pass_lose_nothing(status, where, hub, name, files):
     hub.data_set(name, files)
     hub.faults = [(status, where)] * 2

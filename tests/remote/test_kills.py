@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 from promptness import HANGS_S
 
 from .fault_proxy import Fault, mix
@@ -118,7 +119,7 @@ def case(bucket, server, proxy, tmp_path):
 
 def test_killed_job_is_resumed_at_once_and_every_row_is_there_once(case):
     begun = time.monotonic()
-    kills = 8
+    kills = examples(8, 3)
     kill_and_resume(case, kills)
     # The leases of processes that are gone from this machine are not waited for.
     assert time.monotonic() - begun < kills * LEASE_S / 2
@@ -141,7 +142,7 @@ def with_lost_answers(case, proxy, kills: int) -> None:
 
 
 def test_kills_among_lost_answers(case, proxy):
-    with_lost_answers(case, proxy, kills=3)
+    with_lost_answers(case, proxy, kills=examples(3, 2))
 
 
 @pytest.mark.slow
@@ -161,7 +162,14 @@ def test_many_kills_among_all_faults(case, proxy):
 def test_job_whose_answers_are_lost_after_they_were_done(probability, case, proxy):
     """With 1.0: each first answer of everything that changes something."""
     faults = [
-        Fault(kind="lost", applied=True, methods=("PUT", "POST", "DELETE"), probability=probability, count=60, seed=2)
+        Fault(
+            kind="lost",
+            applied=True,
+            methods=("PUT", "POST", "DELETE"),
+            probability=probability,
+            count=examples(60, 20),
+            seed=2,
+        )
     ]
     proxy.faults(*faults)
     case.finish_here()
@@ -194,7 +202,7 @@ def test_conflicts_of_conditional_puts_are_tried_again(case, proxy, bucket, serv
 
 
 def test_two_runs_at_one_time_are_one(case):
-    for _ in range(2):
+    for _ in range(examples(2, 1)):
         processes = [case.start() for _ in range(3)]
         outcomes = [outcome_of(process) for process in processes]
         errors = Counter(outcome.get("error") for outcome in outcomes)
@@ -241,7 +249,7 @@ for number in range(200):
 @pytest.mark.parametrize("moment", ["file", "directory"])
 def test_writer_that_was_killed_leaves_nothing_visible_and_the_next_one_works(moment, bucket, server):
     options, root = server.storage_options(), f"s3://{bucket.name}"
-    for stop in (5, 60, 150):
+    for stop in (5, 60, 150)[: examples(3, 2)]:
         command = [sys.executable, "-c", WRITE, root, json.dumps(options), moment, str(stop)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert [process.stdout.readline() for _ in range(2)] == ["go\n", "stopped\n"]

@@ -9,6 +9,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
 
 from .fault_proxy import mix, network, throttled
 
@@ -106,9 +107,10 @@ def test_opening_asks_once_for_a_file_beside_listing(parquet, server, proxy):
     assert len(proxy.requests()) <= 3 + 4
 
 
+REFUSALS = examples(20, 6)
 FAULTS = {
-    "busy": throttled(count=20),
-    "errors": throttled(status=500, count=20),
+    "busy": throttled(count=REFUSALS),
+    "errors": throttled(status=500, count=REFUSALS),
 }
 
 
@@ -117,7 +119,7 @@ def test_refusals_that_pass_lose_nothing(fault, parquet, server, proxy):
     options = server.storage_options(endpoint=proxy.endpoint)
     proxy.faults(fault)
     assert rows(parquet, storage_options=options) == list(range(4 * ROWS))
-    assert sum(proxy.given()) == 20
+    assert sum(proxy.given()) == REFUSALS
 
 
 def test_mixed_faults_lose_nothing(parquet, server, proxy):

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from breadth import examples
 from promptness import HANGS_S
 
 from .fault_proxy import Fault, network
 
-FILES, ROWS = 6, 2000
+FILES, ROWS = 6, examples(2000, 1000)
 
 READ = """
 import json, os, sys
@@ -100,7 +101,7 @@ def test_four_processes_fetch_each_byte_once(train, readers, proxy):
 
 
 def test_death_of_one_that_fetches_does_not_hold_the_others(readers, proxy):
-    first, *others = readers(4)
+    first, *others = readers(examples(4, 3))
     proxy.faults(Fault(kind="silent", duration_s=3600, methods=("GET",)))
     begin(first)
     deadline = time.monotonic() + HANGS_S
@@ -134,7 +135,7 @@ def test_one_that_was_stopped_while_it_fetches_holds_the_others_for_half_a_minut
 
 def test_killed_writer_of_the_cache_leaves_nothing_that_is_believed(readers, proxy):
     proxy.faults(*network(round_trip_s=0.005, bytes_per_s=20e6))
-    for number in range(5):
+    for number in range(examples(5, 3)):
         (process,) = readers(1)
         begin(process)
         time.sleep(0.05 + 0.06 * number)

@@ -16,7 +16,7 @@ from breadth import beginning
 from promptness import HANGS_S, assert_prompt
 
 from .fault_proxy import Fault
-from .fork_reads import in_a_fork
+from .fork_reads import BUSY_FORKS, FORKS, in_a_fork
 
 ROWS = 4000
 #: How long a process takes at most to stop when it leaves or is told to. Waiting for the store takes three minutes.
@@ -102,7 +102,7 @@ def started(path, what, options):
     return process
 
 
-@pytest.mark.parametrize("what", beginning(4, list(READS.values())), ids=READS)
+@pytest.mark.parametrize("what", beginning(2, list(READS.values())), ids=READS)
 def test_interrupt_is_heard_while_a_store_is_silent(what, train, server, proxy):
     def interrupted():
         proxy.faults()
@@ -173,7 +173,7 @@ def test_forked_child_reads_from_a_store_that_its_parent_uses(is_cached, train, 
     done = subprocess.run(script, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
-    in_children = {"row": [str(ROWS)] * 5, "pass": [str(4 * ROWS)] * 5, "busy": [str(4 * ROWS)] * 20}
+    in_children = {"row": [str(ROWS)] * FORKS, "pass": [str(4 * ROWS)] * FORKS, "busy": [str(4 * ROWS)] * BUSY_FORKS}
     assert answers == {**in_children, "parent": 4 * ROWS}, done.stderr
 
 

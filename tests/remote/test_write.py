@@ -16,7 +16,7 @@ ROWS = 4000
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "webdataset", "arrayrecord", "mds"])
 def test_what_is_written_to_a_bucket_reads_as_what_is_written_to_a_directory(kind, bucket, server, tmp_path):
-    rows = [{"txt": f"row {number}"} for number in range(1000)]
+    rows = [{"txt": f"row {number}"} for number in range(200)]
     out = f"s3://{bucket.name}/out"
     options = {"format": kind, "shard_bytes": 4096, "modified": 0} if kind == "webdataset" else {"format": kind}
     for where, more in ((out, {"storage_options": server.storage_options()}), (tmp_path / "out", {})):
@@ -44,7 +44,7 @@ def test_a_large_object_is_uploaded_in_parts_and_one_that_fails_leaves_none(buck
 
 def test_a_part_that_takes_longer_than_an_answer_may_is_sent_once(bucket, server, proxy):
     out = f"s3://{bucket.name}/large.parquet"
-    proxy.faults(Fault(kind="latency", methods=("PUT",), delay_s=3))
+    proxy.faults(Fault(kind="latency", methods=("PUT",), delay_s=2))
     options = {**server.storage_options(endpoint=proxy.endpoint), "request_timeout": 1}
     with sm.Writer(out, compression="none", storage_options=options) as writer:
         writer.write_batch(pa.table({"x": [bytes([number % 251]) * 100_000 for number in range(120)]}))

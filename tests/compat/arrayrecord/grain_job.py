@@ -1,7 +1,8 @@
 """Grain over ArrayRecord files: what it reads, and states from which another process goes on. A script, as Grain's users have one.
 
 Its first argument says what reads: ``original`` and ``installed`` are Grain's own class, over array_record and over ours under that
-name; ``direct`` is our class. Grain's workers import this file anew, so ours is installed there as well.
+name; ``direct`` is our class; ``installed+direct`` is the one and then the other. Grain's workers import this file anew, so ours is
+installed there as well.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-KIND = sys.argv[1]
-if KIND == "installed":
+KINDS = sys.argv[1].split("+")
+if "installed" in KINDS:
     from shardmill.arrayrecord import install_as_array_record
 
     install_as_array_record()
@@ -30,13 +31,13 @@ class Decode(grain.transforms.Map):
         return decode(element)
 
 
-def source_of(paths: list[str]) -> Any:
+def source_of(kind: str, paths: list[str]) -> Any:
     from shardmill.arrayrecord import ArrayRecordDataSource
 
-    if KIND == "direct":
+    if kind == "direct":
         return ArrayRecordDataSource(paths)
     source = grain.sources.ArrayRecordDataSource(paths)
-    assert isinstance(source, ArrayRecordDataSource) == (KIND == "installed")
+    assert isinstance(source, ArrayRecordDataSource) == (kind == "installed")
     assert source.paths == paths
     return source
 
@@ -63,9 +64,9 @@ def batches_of(iterator: Iterator[Any]) -> list[list[int]]:
     return [[int(each) for each in batch] for batch in iterator]
 
 
-def main(paths: list[str], pipelines: list[str], states: Path, restored: list[str]) -> None:
-    """Prints the batches of each pipeline. Leaves its state after five of them, and goes on from those of ``restored``."""
-    source = source_of(paths)
+def results_of(kind: str, paths: list[str], pipelines: list[str], states: Path, restored: list[str]) -> dict[str, Any]:
+    """The batches of each pipeline. Leaves its state after five of them, and goes on from those of ``restored``."""
+    source = source_of(kind, paths)
     found: dict[str, Any] = {"repr": repr(source)}
     for pipeline in pipelines:
         batches = found[pipeline] = batches_of(iterator_of(pipeline, source))
@@ -76,15 +77,17 @@ def main(paths: list[str], pipelines: list[str], states: Path, restored: list[st
             next(iterator)
         state = iterator.get_state()
         binary = isinstance(state, bytes)
-        (states / f"{KIND}.{pipeline}").write_bytes(state if binary else json.dumps(state).encode())
+        (states / f"{kind}.{pipeline}").write_bytes(state if binary else json.dumps(state).encode())
         del iterator
-        for kind in restored:
-            kept = (states / f"{kind}.{pipeline}").read_bytes()
+        for other in restored:
+            kept = (states / f"{kind if other == 'itself' else other}.{pipeline}").read_bytes()
             resumed = iterator_of(pipeline, source)
             resumed.set_state(kept if binary else json.loads(kept))
-            assert batches_of(resumed) == batches[5:], f"{pipeline} from the state of {kind}"
-    print(json.dumps(found))
+            assert batches_of(resumed) == batches[5:], f"{pipeline} from the state of {other}"
+    return found
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[2]), json.loads(sys.argv[3]), Path(sys.argv[4]), json.loads(sys.argv[5]))
+    paths, pipelines, states, restored = sys.argv[2:]
+    arguments = json.loads(paths), json.loads(pipelines), Path(states), json.loads(restored)
+    print(json.dumps([results_of(kind, *arguments) for kind in KINDS]))

@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from breadth import examples
 from implementations import STRICT, numbered
 from shardmill.arrayrecord import ArrayRecordDataSource, ArrayRecordReader, ArrayRecordWriter
 
@@ -22,7 +23,7 @@ def test_sixteen_threads_read_what_one_reads(group, tmp_path) -> None:
     start = threading.Barrier(16)
 
     def work(seed: int) -> None:
-        keys = np.random.default_rng(seed).integers(0, 3000, 10_000).tolist()
+        keys = np.random.default_rng(seed).integers(0, 3000, examples(10_000, 3_000)).tolist()
         start.wait()
         try:
             wrong.extend(key for key in keys if source[key] != records[key])
@@ -43,7 +44,7 @@ def test_sixteen_threads_mix_all_calls_of_one_reader(tmp_path) -> None:
     wrong: list[object] = []
 
     def work(seed: int) -> None:
-        keys = np.random.default_rng(seed).integers(0, 2000, 300).tolist()
+        keys = np.random.default_rng(seed).integers(0, 2000, examples(300, 100)).tolist()
         try:
             for key in keys:
                 stop = min(key + 10, 2000)

@@ -326,7 +326,7 @@ def test_records_outlive_their_reader(any_mode: Implementation, file_of) -> None
     records = reader.read_all()
     reader.close()
     del reader
-    gc.collect()
+    gc.collect(1)
     path.write_bytes(b"")
     assert records == [b"a" * 100_000, b"b"]
     assert all(type(record) is bytes for record in records)

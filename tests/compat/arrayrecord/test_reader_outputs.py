@@ -57,7 +57,7 @@ def test_arrow_array_outlives_its_reader(file_of) -> None:
     pytest.importorskip("pyarrow")
     path = file_of(RECORDS, "uncompressed")
     array = ArrayRecordReader(path).read_arrow()
-    gc.collect()
+    gc.collect(1)
     path.unlink()
     assert array.to_pylist() == RECORDS
 
@@ -118,7 +118,7 @@ def test_view_shows_the_record(reader) -> None:
 def test_views_outlive_their_reader(reader) -> None:
     views = [reader.view(number) for number in range(len(RECORDS))]
     reader.close()
-    gc.collect()
+    gc.collect(1)
     assert [bytes(view) for view in views] == RECORDS
 
 

@@ -44,7 +44,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("which", ["original", "ours"])
+@pytest.mark.parametrize("which", [pytest.param("original", marks=pytest.mark.slow), "ours"])
 @pytest.mark.parametrize(
     ("name", "count"),
     [("array_record_module_test", 10), ("array_record_data_source_test", 21)],

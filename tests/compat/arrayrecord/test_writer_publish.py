@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from breadth import covering, examples
 from file_builder import written
 from implementations import CODECS, ORIGINAL, numbered
 from shardmill.arrayrecord import ArrayRecordReader, ArrayRecordWriter
@@ -173,9 +174,7 @@ def test_write_all_takes_any_iterable(tmp_path) -> None:
                 writer.write_all(wrong)
 
 
-@pytest.mark.parametrize("kind", ["", ",transpose"])
-@pytest.mark.parametrize("group", [1, 7, 1000])
-@pytest.mark.parametrize("codec", CODECS)
+@covering(2, codec=CODECS, group=[1, 7, 1000], kind=["", ",transpose"])
 def test_output_does_not_depend_on_threads(codec, group, kind, tmp_path) -> None:
     rng = random.Random(5)
     words = [rng.randbytes(6) for _ in range(50)]
@@ -195,7 +194,8 @@ def test_output_does_not_depend_on_threads(codec, group, kind, tmp_path) -> None
 
 def test_large_records_come_out_in_order_from_many_threads(tmp_path) -> None:
     """Chunks of very unequal work overtake one another."""
-    records = [random.Random(number).randbytes(number % 3 * 700_000 + 1) for number in range(24)] + numbered(100)
+    step = examples(700_000, 100_000)
+    records = [random.Random(number).randbytes(number % 3 * step + 1) for number in range(24)] + numbered(100)
     with ArrayRecordWriter(tmp_path / "file", "brotli:9", threads=8) as writer:
         writer.write_all(records)
     assert ArrayRecordReader(tmp_path / "file").read_all() == records

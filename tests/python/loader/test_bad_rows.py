@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import shardmill as sm
+from breadth import covering
 from row_files import damage, flat, ids, numpy_loader, write_files
 
 ROWS = 4000
@@ -153,8 +154,7 @@ def test_data_without_a_good_row_is_an_error_when_rows_are_to_be_replaced(tmp_pa
         list(numpy_loader(directory, on_bad_rows="replace"))
 
 
-@pytest.mark.parametrize("output", ["torch", "numpy", "arrow", "dict"])
-@pytest.mark.parametrize("policy", ["skip", "replace"])
+@covering(1, output=["torch", "numpy", "arrow", "dict"], policy=["skip", "replace"])
 def test_every_output_is_whole(directory: Path, output: str, policy: str) -> None:
     loader = sm.Loader(
         directory, batch_size=128, output=output, columns=["id", "half", "text"], errors=sm.ErrorPolicy(rows=policy)

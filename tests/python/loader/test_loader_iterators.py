@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from breadth import examples
+from breadth import beginning, examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -274,17 +274,19 @@ def same(batch):
     return batch
 
 if __name__ == "__main__":
-    loader = sm.Loader(sys.argv[1], batch_size=4, transform=sm.Transform(same, workers=int(sys.argv[2])))
+    transform = sm.Transform(same, workers=int(sys.argv[2]))
+    loader = sm.Loader(sys.argv[1], batch_size=4, output=sys.argv[3], transform=transform)
     batches = iter(loader)
     next(batches)
 """
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_iterator_that_is_not_finished_when_the_program_ends_is_closed_without_noise(tmp_path, workers):
+@pytest.mark.parametrize("output", beginning(1, ["numpy", "torch"]))
+def test_iterator_that_is_not_finished_when_the_program_ends_is_closed_without_noise(tmp_path, workers, output):
     pq.write_table(pa.table({"x": list(range(100))}), tmp_path / "a.parquet")
     (tmp_path / "program.py").write_text(AT_EXIT)
-    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "a.parquet"), workers]
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "a.parquet"), workers, output]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 

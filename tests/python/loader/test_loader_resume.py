@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import shardmill as sm
-from breadth import examples
+from breadth import covering, examples
 from flat_options import flat_loader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -198,8 +198,7 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize("way", ["break", "exception", "dropped", "closed"])
+@covering(1, way=["break", "exception", "dropped", "closed"], threads=[0, 2])
 def test_position_outlives_the_way_that_a_pass_ended(tmp_path: Path, way: str, threads: int) -> None:
     path = write_files(tmp_path, [100], row_group=9)
     loader = numpy_loader(path, batch_size=8, shuffle=True, threads=threads)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from breadth import examples
+from breadth import covering, examples
 from flat_options import flat_loader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -163,8 +163,7 @@ def test_runs_on_other_ranks_and_threads_go_on_where_one_stopped(
         assert len(json.dumps(state)) < 4096
 
 
-@pytest.mark.parametrize("packing", [{"length": 7}, {"length": 16, "strategy": "best_fit", "open_packs": 3}])
-@pytest.mark.parametrize("shuffle", [False, True])
+@covering(1, packing=[{"length": 7}, {"length": 16, "strategy": "best_fit", "open_packs": 3}], shuffle=[False, True])
 def test_every_place_can_be_resumed_also_in_later_epochs(
     tmp_path: Path, packing: dict[str, Any], shuffle: bool
 ) -> None:

@@ -27,9 +27,9 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return write_files(tmp_path, [5_000] * 4, row_group=500)
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_files(tmp_path_factory.mktemp("trainer"), [5_000] * 4, row_group=500)
 
 
 def clocked(data: Any, clock: Clock, **options: Any) -> sm.Loader:
