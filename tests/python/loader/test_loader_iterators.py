@@ -302,8 +302,8 @@ def doubled(batch):
 
 
 if __name__ == "__main__":
-    loader = sm.Loader(sys.argv[1], batch_size=4, output="torch", transform=sm.Transform(doubled, workers=2))
-    for _ in range(4):
+    loader = sm.Loader(sys.argv[1], batch_size=4, output="torch", transform=sm.Transform(doubled, workers=1))
+    for _ in range(2):
         assert len(list(loader.steps(3))) == 3
 """
 
