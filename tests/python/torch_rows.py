@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, _utils
 
 ROWS = 250
 
-# A DataLoader waits so long, instead of five seconds, for each worker whose data set has failed.
+# Seconds that a DataLoader waits for a worker whose data set has failed, five by default.
 _utils.MP_STATUS_CHECK_INTERVAL = 0.5
 
 
