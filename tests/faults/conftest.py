@@ -57,28 +57,17 @@ def references(work: Path, shards: dict[str, Path]) -> References:
 
 @pytest.fixture(scope="session")
 def raw_shards(work: Path) -> dict[str, Path]:
-    """Four shards of about 107 MB."""
-    return write_raw(work, "raw", samples=10)
-
-
-@pytest.fixture(scope="session")
-def long_shards(work: Path) -> dict[str, Path]:
-    """Four shards of about 43 MB: enough for a run to be stopped in the midst of it."""
-    return write_raw(work, "long", samples=4)
-
-
-def write_raw(work: Path, name: str, samples: int) -> dict[str, Path]:
-    """Shards of uncompressed TIFFs of several pages."""
+    """Four shards of about 107 MB: uncompressed TIFFs of several pages."""
     noise = np.random.default_rng(7).integers(0, 256, (900, 800, 3), np.uint8)
     pages = [Image.fromarray(np.roll(noise, shift, axis=0)) for shift in range(5)]
     body = io.BytesIO()
     pages[0].save(body, "TIFF", save_all=True, append_images=pages[1:])
-    directory = work / f"{name}-wds"
+    directory = work / "raw-wds"
     directory.mkdir()
     for number in range(4):
-        write_shard(directory / f"raw{number}.tar", samples, lambda _: ("tiff", body.getvalue()), pages=len(pages))
-    run_job("wds-parquet", directory, work / f"{name}-parquet")
-    return {"wds": directory, "parquet": work / f"{name}-parquet"}
+        write_shard(directory / f"raw{number}.tar", 10, lambda _: ("tiff", body.getvalue()), pages=len(pages))
+    run_job("wds-parquet", directory, work / "raw-parquet")
+    return {"wds": directory, "parquet": work / "raw-parquet"}
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from breadth import IS_WHOLE
+import pytest
 
 
 class Forking:
@@ -45,6 +47,17 @@ class Forking:
         return int(code), log.read_text()
 
 
+def forking(*modules: str) -> Any:
+    """A fixture: the process, for the tests of a module."""
+
+    @pytest.fixture(scope="module")
+    def process() -> Iterator[Forking]:
+        with Forking(*modules) as running:
+            yield running
+
+    return process
+
+
 def main(*modules: str) -> None:
     for module in modules:
         importlib.import_module(module)
@@ -59,10 +72,6 @@ def main(*modules: str) -> None:
                 os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
             signal.alarm(timeout)
             getattr(sys.modules[module], function)(*arguments)
-            sys.stdout.flush()
-            if not IS_WHOLE:
-                # The end of an interpreter frees module after module, which takes as long as the work.
-                os._exit(0)
             return
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)

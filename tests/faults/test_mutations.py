@@ -2,22 +2,19 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from breadth import examples
-from forking import Forking
+from forking import Forking, forking
 from mutation_files import KINDS
 
 SHORT, LONG = examples(80, 5), 3000
 Judged = Callable[[str, int, int], Counter[str]]
 
 
-@pytest.fixture(scope="module")
-def judges() -> Iterator[Forking]:
-    with Forking("mutation_judge") as forking:
-        yield forking
+judges = forking("mutation_judge")
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ CRITICAL = re.compile(r"crates/resume/|/order/|commit|crates/write/src/staged")
 def drawn(mutants: list[dict]) -> list[dict]:
     """All mutants in the order in which they are drawn."""
     generator = random.Random(SEED)
-    names = sorted(mutants, key=lambda mutant: mutant["name"])
-    critical = [mutant for mutant in names if CRITICAL.search(mutant["file"])]
-    generator.shuffle(names)
+    every = sorted(mutants, key=lambda mutant: mutant["name"])
+    critical = [mutant for mutant in every if CRITICAL.search(mutant["file"])]
+    generator.shuffle(every)
     generator.shuffle(critical)
     result: list[dict] = []
     taken: set[str] = set()
-    for number in range(len(names)):
-        source = critical if number % 4 == 3 else names
+    for number in range(len(mutants)):
+        source = critical if number % 4 == 3 else every
         while source and source[-1]["name"] in taken:
             source.pop()
         if source:
