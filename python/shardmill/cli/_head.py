@@ -99,7 +99,7 @@ def _exact(value: Any) -> Any:
     import pyarrow as pa
 
     from shardmill.data._nanoseconds import ExactTime, exact_time
-    from shardmill.view._cells import plain_scalar
+    from shardmill.view._cells import plain_scalar, scalar_text
 
     value = plain_scalar(value)
     if not value.is_valid:
@@ -116,7 +116,7 @@ def _exact(value: Any) -> Any:
     try:
         return value.as_py()
     except OverflowError:
-        return ExactTime(pa.array([value.value], value.type).cast(pa.string())[0].as_py())
+        return ExactTime(scalar_text(value))
 
 
 def _decoded(columns: dict[str, list[Any]], path: str) -> dict[str, list[Any]]:
