@@ -302,8 +302,8 @@ def doubled(batch):
 
 
 if __name__ == "__main__":
-    loader = sm.Loader(sys.argv[1], batch_size=4, output="torch", transform=sm.Transform(doubled, workers=1))
-    for _ in range(2):
+    loader = sm.Loader(sys.argv[1], batch_size=4, output="torch", transform=sm.Transform(doubled, workers=int(sys.argv[2])))
+    for _ in range(int(sys.argv[3])):
         assert len(list(loader.steps(3))) == 3
 """
 
@@ -312,6 +312,7 @@ def test_workers_that_hold_tensors_end_without_noise(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pq.write_table(pa.table({"x": list(range(1000))}), tmp_path / "a.parquet")
     (tmp_path / "program.py").write_text(STEPS)
-    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "a.parquet")]
+    workers, passes = examples(2, 1), examples(4, 2)
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "a.parquet"), str(workers), str(passes)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
