@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import shardmill as sm
+from promptness import assert_prompt
 
 BYTES = "".join(f"{text} {rank}\n" for text, rank in [("YQ==", 0), ("Yg==", 1)])
 
@@ -173,6 +178,30 @@ def test_errors_show_the_beginning_of_a_long_token_or_text(tmp_path: Path) -> No
         else:
             problems.append(f"{name}: no error")
     assert problems == []
+
+
+@pytest.mark.parametrize("texts", [1, 60])
+def test_interrupt_ends_encoding_within_a_second(texts: int, tmp_path: Path) -> None:
+    tokenizer, text = sm.Tokenizer(saved(tmp_path)), "a " * (120_000_000 // texts)
+
+    def interrupted() -> float:
+        sent, has_ended = [], False
+
+        def send() -> None:
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.1, send)
+        timer.start()
+        try:
+            tokenizer.encode(text) if texts == 1 else tokenizer.encode_batch([text] * texts)
+            has_ended = True
+            timer.join()
+        except KeyboardInterrupt:
+            pass
+        return float("inf") if has_ended else time.monotonic() - sent[0]
+
+    assert_prompt(1, interrupted)
 
 
 def test_added_token_that_is_too_long_is_refused_with_its_file(tmp_path: Path) -> None:
