@@ -11,6 +11,7 @@ use shardmill_curate::schema::SchemaChoice;
 use shardmill_curate::{Checkpointing, Choices, Error, Pipeline, Spec};
 use shardmill_engine::Cancel;
 use shardmill_plan::Split;
+use shardmill_plan::schema::{schema_of_text, schema_text};
 use std::sync::Arc;
 
 #[pyclass(name = "Pipeline", module = "shardmill._native.curate", frozen)]
@@ -23,7 +24,7 @@ pub(crate) struct PyPipeline {
 impl PyPipeline {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    #[pyo3(signature = (spec, user_stages, *, source_schema=None, source_overrides=None, sink_schema=None, sink_overrides=None, checkpoint=None))]
+    #[pyo3(signature = (spec, user_stages, *, source_schema=None, source_overrides=None, sink_schema=None, sink_overrides=None, checkpoint=None, schema=None))]
     fn new(
         spec: &str,
         user_stages: Vec<Bound<'_, PyAny>>,
@@ -32,6 +33,7 @@ impl PyPipeline {
         sink_schema: Option<PySchema>,
         sink_overrides: Option<PySchema>,
         checkpoint: Option<&str>,
+        schema: Option<&str>,
     ) -> PyResult<Self> {
         let calls = Calls::new();
         let stages = user_stages.iter().map(|stage| stage_of(stage, calls)).collect::<PyResult<Vec<_>>>()?;
@@ -46,14 +48,24 @@ impl PyPipeline {
             let options = serde_json::from_str(text).map_err(Error::from).map_err(PyShardmillError::from)?;
             pipeline = pipeline.with_checkpoint(Checkpointing::open(options).map_err(PyShardmillError::from)?);
         }
+        if let Some(text) = schema {
+            let schema = schema_of_text(text).map_err(|error| PyShardmillError::option(&error.to_string()))?;
+            pipeline = pipeline.with_schema(Arc::new(schema));
+        }
         Ok(Self { pipeline: Arc::new(pipeline), calls })
     }
 
     /// The splits, each as JSON, and the files below the paths that are skipped because of their format.
-    fn splits(&self, py: Python<'_>) -> PyResult<(Vec<String>, Vec<String>)> {
-        let (splits, left_out) = listening(py, || self.pipeline.splits())?.map_err(PyShardmillError::from)?;
+    fn splits(&self, py: Python<'_>, threads: usize) -> PyResult<(Vec<String>, Vec<String>)> {
+        let pipeline = Arc::clone(&self.pipeline);
+        let (splits, left_out) = interruptible(py, move |cancel| pipeline.splits(threads, cancel).map_err(PyShardmillError::from))?;
         let splits = splits.iter().map(serde_json::to_string).collect::<Result<_, _>>();
         Ok((splits.map_err(Error::from).map_err(PyShardmillError::from)?, left_out))
+    }
+
+    /// The schema on which the files of a table job have agreed, for other machines; `None` before it is planned, and for documents.
+    fn schema(&self) -> Option<String> {
+        self.pipeline.schema().map(|schema| schema_text(schema))
     }
 
     /// Checks that the names in the options exist in the input of the splits.
@@ -89,7 +101,7 @@ impl PyPipeline {
 }
 
 impl PyPipeline {
-    pub(crate) fn pipeline(&self) -> &Pipeline {
+    pub(crate) fn pipeline(&self) -> &Arc<Pipeline> {
         &self.pipeline
     }
 

@@ -84,7 +84,6 @@ impl From<CurateError> for PyShardmillError {
             | CurateError::PayloadKey { .. }
             | CurateError::StageResult { .. }
             | CurateError::StageSchema { .. }
-            | CurateError::MoreColumns { .. }
             | CurateError::NullId { .. }
             | CurateError::LateColumn { .. } => "FormatError",
             _ => "CurateError",
@@ -196,7 +195,7 @@ fn resume_class(error: &ResumeError) -> &'static str {
             "StorageError"
         }
         ResumeError::NoJob { .. } | ResumeError::NoFiles { .. } => "NotFoundError",
-        ResumeError::OtherJob { .. } | ResumeError::InputChanged { .. } => "CheckpointMismatchError",
+        ResumeError::OtherJob { .. } | ResumeError::InputChanged { .. } | ResumeError::OtherSchema { .. } => "CheckpointMismatchError",
         ResumeError::LeaseHeld { .. } | ResumeError::Fenced { .. } => "CheckpointBusyError",
         ResumeError::Damaged { .. } | ResumeError::Beyond { .. } | ResumeError::OtherFormat { .. } | ResumeError::OutputChanged { .. } => {
             "CheckpointDamagedError"
@@ -272,6 +271,7 @@ fn plan_class(error: &PlanError) -> &'static str {
         PlanError::Storage(inner) => storage_class(inner),
         PlanError::NoInput { .. } => "NotFoundError",
         PlanError::UnknownColumn { .. } => "MissingColumnError",
+        PlanError::SchemaConflict { .. } | PlanError::DuplicateColumn { .. } => "FormatError",
         PlanError::LiteralType { .. } | PlanError::ColumnTypes { .. } | PlanError::OperandType { .. } => "LiteralTypeError",
         _ => "PlanError",
     }

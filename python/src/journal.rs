@@ -2,11 +2,12 @@
 
 use crate::curate::PyPipeline;
 use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::interrupt::{answered, listening};
+use crate::interrupt::{answered, interruptible, listening};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use shardmill_curate::Error;
 use shardmill_plan::InputFile;
+use shardmill_plan::schema::{schema_of_text, schema_text};
 use shardmill_resume::Error as ResumeError;
 use shardmill_resume::journal::{self, Journal, JournalOptions, Problem, Repair, Snapshot, UnitRecord, probe};
 use shardmill_storage::{AnyDisk, RealNames};
@@ -81,12 +82,21 @@ impl PyJournal {
 
     /// Plans new files; returns the remaining splits, each as JSON.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn plan(&self, py: Python<'_>, pipeline: &PyPipeline, new_files: Vec<String>) -> PyResult<Vec<String>> {
+    fn plan(&self, py: Python<'_>, pipeline: &PyPipeline, new_files: Vec<String>, threads: usize) -> PyResult<Vec<String>> {
+        let files = new_files.iter().map(|file| serde_json::from_str(file)).collect::<Result<Vec<_>, _>>().map_err(Error::from);
+        let files = files.map_err(PyShardmillError::from)?;
+        let planner = Arc::clone(pipeline.pipeline());
+        let agreed = self.with(|journal| {
+            // Until something is committed, new files may change the types of the job.
+            let holds = files.is_empty() || journal.committed() > 0 || journal.published() > 0;
+            Ok(journal.schema().filter(|_| holds).map(str::to_owned))
+        })?;
+        let agreed = agreed.map(|text| schema_of_text(&text).map(Arc::new)).transpose();
+        let agreed = agreed.map_err(|other| PyShardmillError::from(ResumeError::Arrow { source: other }))?;
+        let splits = interruptible(py, move |cancel| planner.plan(files, agreed, threads, cancel).map_err(PyShardmillError::from))?;
         answered(py, || {
-            let files = new_files.iter().map(|file| serde_json::from_str(file)).collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
-            let splits = pipeline.pipeline().cut(files)?;
             let pending = self.with(|journal| {
-                journal.extend(&splits)?;
+                journal.extend(&splits, pipeline.pipeline().schema().map(|schema| schema_text(schema)))?;
                 Ok(journal.pending())
             })?;
             Ok(pending.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?)

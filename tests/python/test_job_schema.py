@@ -8,6 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
+from breadth import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline, TableSource
 
 #: Pairs of values of one column in two files.
@@ -51,7 +54,6 @@ def types_of_job(source: Any, out: Path) -> Any:
     return found
 
 
-@pytest.mark.xfail(reason="each split of a table job decides its types", strict=True)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_table_job_has_the_types_of_the_data_set_however_it_is_split(pair: str, tmp_path: Path) -> None:
     source = write(tmp_path / "in", pair)
@@ -60,6 +62,101 @@ def test_table_job_has_the_types_of_the_data_set_however_it_is_split(pair: str, 
         types_of_job(TableSource(source, files_per_partition=count), tmp_path / f"out-{count}") for count in (1, 2)
     ]
     assert found == [expected, expected]
+
+
+INTEGERS = st.integers(-100, 100) | st.sampled_from([2**53 - 1, 2**53 + 1])
+FLOATS = st.sampled_from([0.5, -2.0, 1e300])
+#: Types of a column, with values.
+COLUMNS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
+    (pa.int8(), st.integers(-100, 100)),
+    (pa.int64(), INTEGERS),
+    (pa.float64(), FLOATS),
+    (pa.string(), st.sampled_from(["", "x"])),
+    (pa.large_string(), st.sampled_from(["", "y"])),
+    (pa.null(), st.none()),
+    (pa.list_(pa.int64()), st.lists(INTEGERS, max_size=2)),
+    (pa.list_(pa.float64()), st.lists(FLOATS, max_size=2)),
+    (pa.struct([("a", pa.int32())]), st.fixed_dictionaries({"a": st.integers(0, 9)})),
+    (pa.struct([("b", pa.string()), ("a", pa.float64())]), st.fixed_dictionaries({"b": st.just("x"), "a": FLOATS})),
+]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    """A table of a few rows, maybe none, with some of the columns `u`, `v` and `w`."""
+    rows = draw(st.integers(0, 3))
+    columns = {"row": pa.array(range(rows), pa.int64())}
+    for name in draw(st.sets(st.sampled_from("uvw"))):
+        data_type, values = draw(st.sampled_from(COLUMNS))
+        values = draw(st.lists(st.none() | values, min_size=rows, max_size=rows))
+        columns[name] = pa.array(values, data_type)
+    return pa.table(columns)
+
+
+def contents(dataset: sm.Dataset) -> Any:
+    """The types and the rows of a data set."""
+    return dict(zip(dataset.schema.names, dataset.schema.types, strict=True)), pa.table(dataset).to_pylist()
+
+
+@settings(max_examples=examples(300, 25), deadline=None)
+@given(files=st.lists(tables(), min_size=1, max_size=4), count=st.integers(1, 4), threads=st.integers(1, 3))
+def test_job_gives_the_rows_and_types_of_the_data_set_however_it_is_split(
+    files: list[pa.Table], count: int, threads: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("files")
+    (root / "in").mkdir()
+    for number, table in enumerate(files):
+        pq.write_table(table, root / "in" / f"{number}.parquet")
+    expected = outcome(lambda: contents(sm.Dataset(root / "in")))
+    has_rows = any(len(table) for table in files)
+    splits = [{"files_per_partition": count}, {"partition_bytes": 1}, {"files_per_partition": count}]
+    for number, options in enumerate(splits):
+        out = root / f"out-{number}"
+
+        def run(out: Path = out, number: int = number, options: Any = options) -> Any:
+            checkpoint = root / "state" if number == 2 else None
+            source, sink = TableSource(root / "in", **options), ParquetSink(out)
+            Pipeline(source=source, sink=sink, checkpoint=checkpoint).run(threads=threads, progress=False)
+            return contents(sm.Dataset(out)) if has_rows else expected
+
+        assert outcome(run) == expected
+
+
+def test_null_column_does_not_decide_the_type_that_others_have(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, values in {"a": pa.array([None, None], pa.int64()), "b": ["x"], "c": pa.array([], pa.bool_())}.items():
+        pq.write_table(pa.table({"v": values}), tmp_path / "in" / f"{name}.parquet")
+    expected = {"v": pa.string()}, [{"v": None}, {"v": None}, {"v": "x"}]
+    assert contents(sm.Dataset(tmp_path / "in")) == expected
+    Pipeline(source=TableSource(tmp_path / "in"), sink=ParquetSink(tmp_path / "out")).run(progress=False)
+    assert contents(sm.Dataset(tmp_path / "out")) == expected
+
+
+@pytest.mark.parametrize(
+    ("later", "problem"),
+    [
+        ({"v": [1], "w": [0]}, "Column `w` of .*1.parquet` is int64, and the files that the checkpoint has planned"),
+        ({"v": [0.5]}, "Column `v` of .*1.parquet` is double, and the checkpoint has planned it as int64"),
+        ({"v": pa.array([2], pa.int8())}, None),
+        ({"row": [1]}, None),
+    ],
+)
+def test_file_that_is_added_to_a_job_has_the_planned_types_or_is_refused(
+    later: Any, problem: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"v": [1], "row": [0]}), tmp_path / "in" / "0.parquet")
+    sink = ParquetSink(tmp_path / "out")
+    pipeline = Pipeline(source=TableSource(tmp_path / "in"), sink=sink, checkpoint=tmp_path / "state")
+    pipeline.run(progress=False)
+    pq.write_table(pa.table(later), tmp_path / "in" / "1.parquet")
+    if problem is None:
+        pipeline.run(progress=False)
+        assert sm.Dataset(tmp_path / "out").schema.types == [pa.int64(), pa.int64()]
+    else:
+        with pytest.raises(sm.CheckpointMismatchError, match=problem):
+            pipeline.run(progress=False)
+    assert len(list((tmp_path / "out").glob("*.parquet"))) == (2 if problem is None else 1)
 
 
 @pytest.mark.xfail(reason="each split of a document job decides its types", strict=True)

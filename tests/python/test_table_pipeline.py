@@ -289,33 +289,31 @@ def test_large_file_is_cut_and_each_row_is_written_once(tmp_path, kind):
     same_rows(found.sort_by("x"), table)
 
 
-def test_later_files_take_the_types_of_the_first(tmp_path):
+@pytest.mark.parametrize("files_per_partition", [1, 2])
+def test_files_of_several_types_are_written_in_one_that_holds_the_values_of_all(tmp_path, files_per_partition):
     directory = tmp_path / "in"
     directory.mkdir()
     pq.write_table(pa.table({"x": pa.array([1], pa.int64()), "y": ["a"]}), directory / "a.parquet")
     pq.write_table(pa.table({"x": pa.array([2], pa.int8())}), directory / "b.parquet")
-    _report, found = run(TableSource(directory), tmp_path)
+    pq.write_table(pa.table({"x": pa.array([1.5], pa.float32()), "z": [3]}), directory / "c.parquet")
+    _report, found = run(TableSource(directory, files_per_partition=files_per_partition), tmp_path)
 
-    assert found.to_pydict() == {"x": [1, 2], "y": ["a", None]}
+    assert found.to_pydict() == {"x": [1, 2, 1.5], "y": ["a", None, None], "z": [None, None, 3]}
+    schemas = {pq.read_schema(file) for file in (tmp_path / "out").glob("*.parquet")}
+    assert [field.type for field in schemas.pop()] == [pa.float64(), pa.string(), pa.int64()]
+    assert not schemas
 
 
-@pytest.mark.parametrize(
-    ("second", "message"),
-    [
-        ({"x": [1], "z": [2]}, "b.parquet` has a column `z`"),
-        ({"x": ["1"]}, "Column `x` is int64 in .*a.parquet` and string in .*b.parquet"),
-        ({"x": [1.5]}, "b.parquet`: .*`x`"),
-    ],
-)
-def test_file_that_does_not_fit_the_first_is_an_error_that_names_it(tmp_path, second, message):
+@pytest.mark.parametrize("files_per_partition", [1, 2])
+def test_files_without_a_common_type_are_an_error_that_names_them(tmp_path, files_per_partition):
     directory = tmp_path / "in"
     directory.mkdir()
     pq.write_table(pa.table({"x": [1]}), directory / "a.parquet")
-    pq.write_table(pa.table(second), directory / "b.parquet")
+    pq.write_table(pa.table({"x": ["1"]}), directory / "b.parquet")
 
-    with pytest.raises(FormatError, match=message):
-        run(TableSource(directory), tmp_path)
-    assert list((tmp_path / "out").glob("*")) == []
+    with pytest.raises(FormatError, match="Column `x` is int64 in .*a.parquet` and string in .*b.parquet"):
+        run(TableSource(directory, files_per_partition=files_per_partition), tmp_path)
+    assert not (tmp_path / "out").exists()
 
 
 def test_row_groups_have_the_rows_asked_for(tmp_path):

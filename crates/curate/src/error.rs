@@ -51,9 +51,6 @@ pub enum Error {
     Load(Box<shardmill_load::Error>),
     #[error(transparent)]
     Resume(Box<shardmill_resume::Error>),
-    /// The files of one split have different columns.
-    #[error("`{path}` has a column `{column}`, and `{first}` has none; the first file of a split decides about its columns")]
-    MoreColumns { path: String, column: String, first: String },
     /// A stage of a table job returned a different schema than before.
     #[error("Stage {stage} returned other columns for rows of `{path}` than before: {problem}")]
     StageSchema { stage: String, path: String, problem: String },
@@ -111,7 +108,6 @@ impl Error {
             Self::Plan(error) => error.hint(),
             Self::Load(error) => error.hint(),
             Self::Resume(error) => error.hint(),
-            Self::MoreColumns { .. } => Some("name the columns to read by columns=, or read each file alone by files_per_partition=1"),
             Self::StageSchema { .. } => {
                 Some("return the same columns and types for all tables, also for empty ones; give the schema where values may be null")
             }

@@ -16,15 +16,16 @@ use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext, split_sources};
 use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext, first_filters};
-use crate::tables::{self, IdPolicy, TableJob, TableOptions, check_stages};
+use crate::tables::{self, IdPolicy, TableInput, TableJob, TableOptions, check_stages};
 use crate::{Error, Result};
+use arrow_schema::SchemaRef;
 use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
-use shardmill_load::FileOpener;
-use shardmill_plan::{InputFile, Split};
+use shardmill_load::TableReader;
+use shardmill_plan::{InputFile, Split, partition};
 use shardmill_resume::journal::Attempt;
 use shardmill_storage::{AnyDisk, Disk, Replace, Roots, Unpublished};
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// While one split waits for the disk, another one computes.
@@ -43,8 +44,10 @@ pub struct Pipeline {
     buffers: Mutex<Vec<Vec<u8>>>,
     unpublished: Unpublished,
     checkpoint: Option<Checkpointing>,
-    /// Opens the files of a table job; created with the first file.
-    opener: Mutex<Option<Arc<FileOpener>>>,
+    /// On which the files of a table job have agreed.
+    schema: OnceLock<SchemaRef>,
+    /// Opens the files of a table job.
+    reader: OnceLock<TableReader>,
 }
 
 /// The columns fixed by the user, at both ends.
@@ -79,7 +82,8 @@ impl Pipeline {
             buffers: Mutex::default(),
             unpublished: Unpublished::default(),
             checkpoint: None,
-            opener: Mutex::default(),
+            schema: OnceLock::new(),
+            reader: OnceLock::new(),
         })
     }
 
@@ -87,6 +91,17 @@ impl Pipeline {
     #[must_use]
     pub fn with_checkpoint(self, checkpoint: Checkpointing) -> Self {
         Self { checkpoint: Some(checkpoint), ..self }
+    }
+
+    /// Reads the files of a table job with the schema that was agreed on when it was planned.
+    #[must_use]
+    pub fn with_schema(self, schema: SchemaRef) -> Self {
+        Self { schema: schema.into(), ..self }
+    }
+
+    /// On which the files of a table job have agreed; `None` before it is planned, and for documents.
+    pub fn schema(&self) -> Option<&SchemaRef> {
+        self.schema.get()
     }
 
     /// The input files, for a journal to compare with those already planned, and the files skipped because of their format.
@@ -97,21 +112,27 @@ impl Pipeline {
         self.spec.files()
     }
 
-    /// Divides files into splits.
+    /// Divides files into splits; the files of a table job agree on a schema, unless the job has agreed on one before.
     ///
     /// # Errors
-    /// When a large file cannot be opened.
-    pub fn cut(&self, files: Vec<InputFile>) -> Result<Vec<Split>> {
-        self.spec.cut(files)
+    /// As [`TableInput::plan`].
+    pub fn plan(&self, files: Vec<InputFile>, agreed: Option<SchemaRef>, threads: usize, cancel: &Cancel) -> Result<Vec<Split>> {
+        let SourceOptions::Table(options) = &self.spec.source else { return Ok(partition(files, &self.spec.partitioning)?) };
+        if files.is_empty() && agreed.is_none() {
+            return Ok(Vec::new());
+        }
+        let plan = self.table_input(options).plan(files, &self.spec.partitioning, agreed, threads, cancel)?;
+        let _same = self.schema.set(plan.schema);
+        Ok(plan.splits)
     }
 
     /// Finds the inputs and divides them into splits; nothing is written yet. The other files are those skipped because of their format.
     ///
     /// # Errors
-    /// When a path is missing or contains no input.
-    pub fn splits(&self) -> Result<(Vec<Split>, Vec<String>)> {
+    /// When a path is missing or contains no input, and as [`Pipeline::plan`].
+    pub fn splits(&self, threads: usize, cancel: &Cancel) -> Result<(Vec<Split>, Vec<String>)> {
         let (files, left_out) = self.spec.files()?;
-        Ok((self.spec.cut(files)?, left_out))
+        Ok((self.plan(files, None, threads, cancel)?, left_out))
     }
 
     /// Checks that the names in the options exist in the input: reads until each name is found, and writes nothing. Call it before anything is
@@ -124,9 +145,8 @@ impl Pipeline {
         match &self.spec.source {
             SourceOptions::WebDataset(options) => check_keys(files, options, &self.filtered(), cancel),
             SourceOptions::Parquet(options) => check_fields(files, options, &self.filtered(), cancel),
-            SourceOptions::Table(options) => splits
-                .first()
-                .map_or(Ok(()), |split| tables::check_columns(&split.files, options, &self.stages, || self.table_opener(split, options))),
+            // Planning has checked them.
+            SourceOptions::Table(_) => Ok(()),
         }
     }
 
@@ -295,23 +315,15 @@ impl Pipeline {
         let slot = slots.acquire(cancel)?;
         let mut report = SplitReport { split: split.index, ..SplitReport::default() };
         report.files = split.files.iter().map(|file| file.path.clone()).collect();
-        let opener = self.table_opener(split, options)?;
+        let reader = self.table_reader(split, options)?;
         let attempt = self.attempt(split)?;
         let publishing = self.publishing(split, attempt.as_ref());
         let no_ids = IdPolicy::default();
         let ids = self.checkpoint.as_ref().map_or(&no_ids, |checkpoint| checkpoint.ids(split));
         let records_ids = attempt.as_ref().filter(|_| !ids.columns.is_empty());
         let ids_path = records_ids.map(|attempt| attempt.lock().unwrap_or_else(PoisonError::into_inner).ids_path());
-        let job = TableJob {
-            options,
-            opener: &opener,
-            stages: &self.stages,
-            sink: &self.spec.sink,
-            ids,
-            publishing,
-            cancel,
-            chunk_bytes: self.spec.chunk_bytes,
-        };
+        let job =
+            TableJob { options, reader, stages: &self.stages, sink: &self.spec.sink, ids, publishing, cancel, chunk_bytes: self.spec.chunk_bytes };
         let outcome = tables::run(split, &job, ids_path.as_deref(), &mut report)?;
         drop(slot);
         match outcome.rows {
@@ -337,13 +349,23 @@ impl Pipeline {
         Ok(AnyDisk::default().remove(path).map_err(failed)?)
     }
 
-    fn table_opener(&self, split: &Split, options: &TableOptions) -> Result<Arc<FileOpener>> {
-        let mut known = self.opener.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opener) = &*known {
-            return Ok(Arc::clone(opener));
+    fn table_input<'a>(&'a self, options: &'a TableOptions) -> TableInput<'a> {
+        TableInput {
+            paths: &self.spec.paths,
+            options,
+            stages: &self.stages,
+            id_columns: &self.spec.id_columns,
+            declared: self.source_choice.schema.as_ref(),
         }
-        let opener = Arc::new(tables::opener(split, &self.spec.paths, options, self.source_choice.schema.clone())?);
-        Ok(Arc::clone(known.insert(opener)))
+    }
+
+    fn table_reader(&self, split: &Split, options: &TableOptions) -> Result<&TableReader> {
+        if let Some(reader) = self.reader.get() {
+            return Ok(reader);
+        }
+        let unplanned = || Error::Option { option: "splits", problem: "were not planned, so the job has no schema".to_owned() };
+        let reader = self.table_input(options).reader(split, Arc::clone(self.schema().ok_or_else(unplanned)?))?;
+        Ok(self.reader.get_or_init(|| reader))
     }
 
     fn attempt(&self, split: &Split) -> Result<Option<Mutex<Attempt>>> {

@@ -15,7 +15,7 @@ use crate::tables::{self, TableOptions};
 use serde::{Deserialize, Serialize};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_load::Format;
-use shardmill_plan::{InputFile, Partitioning, Split, partition, refuse_repeated};
+use shardmill_plan::{InputFile, Partitioning, refuse_repeated};
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -87,6 +87,9 @@ pub struct Spec {
     /// Directories and prefixes, in addition to those of the inputs, below which the paths of rows are read.
     #[serde(default)]
     pub allowed_roots: Vec<String>,
+    /// Columns that identify a row, in a job that tracks rows.
+    #[serde(default)]
+    pub id_columns: Vec<String>,
     /// Whether a file may be replaced although the mode requires an empty directory: a repeated attempt at a split writes it again.
     pub may_replace: bool,
 }
@@ -117,17 +120,6 @@ impl Spec {
         refuse_repeated(&self.paths)?;
         let found = self.source.files(&self.paths)?;
         Ok((found.files.into_iter().map(InputFile::of).collect::<std::result::Result<_, _>>()?, found.left_out))
-    }
-
-    /// Divides files into splits.
-    ///
-    /// # Errors
-    /// When a large file cannot be opened.
-    pub fn cut(&self, files: Vec<InputFile>) -> Result<Vec<Split>> {
-        match &self.source {
-            SourceOptions::Table(options) => tables::cut(files, options, &self.partitioning),
-            _ => Ok(partition(files, &self.partitioning)?),
-        }
     }
 
     /// The stages, with `user_stages` inserted.

@@ -14,7 +14,7 @@ use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use arrow_select::take::take;
 use bytes::Bytes;
 use shardmill_formats::table::type_name;
-use shardmill_load::exactly;
+use shardmill_plan::schema::exactly;
 use std::sync::Arc;
 
 /// Casts a column, rejecting values that do not fit.

@@ -1,10 +1,10 @@
 //! Why a data set cannot be opened or read.
 
 use crate::dataset::UnderivableRow;
-use crate::types::Misfit;
 use arrow_schema::{ArrowError, DataType, Field};
 use shardmill_formats::table::TableError;
 use shardmill_formats::table::type_name;
+use shardmill_plan::schema::Misfit;
 use std::sync::Arc;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -44,16 +44,11 @@ pub enum Error {
     NoSuchFormat { name: String },
     #[error("`{option}` of the TextOptions does not concern {format} files")]
     TextOption { option: &'static str, format: &'static str },
-    /// Two files disagree about a column, and there is no common type.
-    #[error("Column `{column}` is {} in `{first}` and {} in `{second}`", type_name(.first_type), type_name(.second_type))]
-    SchemaConflict { column: String, first: String, first_type: DataType, second: String, second_type: DataType },
     #[error("Column `{column}` has no value in `{path}`, and its type there allows none")]
     MissingRequired { column: String, path: String },
     /// A data file of a table whose columns are found by id.
     #[error("`{path}` has columns without field ids, and the table does not map their names to ids")]
     NoFieldIds { path: String },
-    #[error("`{path}` has two columns named `{column}`")]
-    DuplicateColumn { path: String, column: String },
     #[error("Column {column:?} of `{path}`, or a field in it, has the character NUL in its name")]
     NulInName { path: String, column: String },
     /// A path into structs that does not exist.
@@ -216,9 +211,6 @@ impl Error {
             Self::NoSuchFormat { .. } => Some("one of parquet, orc, csv, json, jsonl, arrayrecord, mds, webdataset"),
             Self::TextOption { .. } => {
                 Some("delimiter and quote are for CSV, encoding for CSV and JSONL, nan for JSONL and WebDataset; leave it out")
-            }
-            Self::SchemaConflict { .. } => {
-                Some("select files of one type by a glob, or write them again with one type; of CSV and JSONL files, give the types by schema=")
             }
             Self::Inexact { .. } => {
                 Some("select files of one type by a glob, leave the column out by columns=, or write the files again with one type")

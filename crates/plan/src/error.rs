@@ -35,6 +35,11 @@ pub enum Error {
     ColumnTypes { left: String, left_type: DataType, right: String, right_type: DataType },
     #[error("{operand} is {}; `{function}` takes {wanted}", type_name(.data_type))]
     OperandType { operand: String, data_type: DataType, function: &'static str, wanted: &'static str },
+    /// Two files disagree about a column, and there is no common type.
+    #[error("Column `{column}` is {} in `{first}` and {} in `{second}`", type_name(.first_type), type_name(.second_type))]
+    SchemaConflict { column: String, first: String, first_type: DataType, second: String, second_type: DataType },
+    #[error("`{path}` has two columns named `{column}`")]
+    DuplicateColumn { path: String, column: String },
     #[error("Partition key `{key}` is also a column of the files")]
     PartitionColumn { key: String },
     #[error("Partition key `{key}` is twice in `{path}`")]
@@ -86,6 +91,9 @@ impl Error {
                 (_, Literal::Boolean(_)) => Some("only a boolean column is a condition by itself; compare others, such as `x != 0`"),
                 _ => None,
             },
+            Self::SchemaConflict { .. } => {
+                Some("select files of one type by a glob, or write them again with one type; of CSV and JSONL files, give the types by schema=")
+            }
             Self::Overflow { .. } => Some("multiply a column by 1.0 to compute with floats"),
             _ => None,
         }

@@ -15,6 +15,7 @@ pub mod packing;
 mod partitions;
 mod predicate;
 pub mod prune;
+pub mod schema;
 mod split;
 
 pub use data_files::{DataFile, Listing, SIDE_CARS, SideCar, accompanies, data_files, listing, refuse_repeated};

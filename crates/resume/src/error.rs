@@ -54,6 +54,9 @@ pub enum Error {
         /// Several splits read blocks of it.
         is_cut: bool,
     },
+    /// A later file has a column that the job cannot write with the others.
+    #[error("Column `{column}` of `{path}` is {}, {}", type_name(.own), agreed_on(.agreed.as_ref()))]
+    OtherSchema { path: String, column: String, agreed: Option<DataType>, own: DataType },
     /// A committed file was removed or changed.
     #[error("`{path}` is missing or was changed, although its split `{unit}` is committed in the checkpoint")]
     OutputChanged { path: String, unit: String, hint: String },
@@ -105,6 +108,13 @@ const JOB_DIGITS: usize = 32;
 
 fn repair_hint(state: &str) -> String {
     format!("run `shardmill checkpoint repair {state}`: it reopens the splits whose results are missing or damaged")
+}
+
+fn agreed_on(agreed: Option<&DataType>) -> String {
+    match agreed {
+        Some(agreed) => format!("and the checkpoint has planned it as {}", type_name(agreed)),
+        None => "and the files that the checkpoint has planned lack it".to_owned(),
+    }
 }
 
 fn and_others(count: usize) -> String {
@@ -161,6 +171,9 @@ impl Error {
                 Some("use a store with conditional puts, or Checkpoint(delivery=\"at-least-once\") and never run the job twice at the same time")
             }
             Self::Fenced { .. } => Some("nothing is lost: committed splits stay, and the next run does the rest"),
+            Self::OtherSchema { .. } => Some(
+                "write the file again with the planned columns and types, or start over with another checkpoint path and an empty output directory",
+            ),
             Self::InputChanged { is_cut: false, .. } => Some(
                 "restore the file, or pass changed_input=\"reprocess\": with an id_column the file is read again and known ids are skipped, without one \
                  its split is run again and the output replaced",

@@ -81,6 +81,32 @@ fn agree(columns: &[String], expected: &IdSchema, place: &str, found: &IdSchema,
     Ok(())
 }
 
+/// Checks that the ids of open files have one type, whatever their width.
+///
+/// # Errors
+/// As [`FooterCheck::run`].
+pub fn check_types(columns: &[String], tables: &[Arc<dyn TableFile>]) -> Result<()> {
+    let mut known: Option<(IdSchema, String)> = None;
+    for table in tables.iter().filter(|table| table.blocks().iter().any(|block| block.rows > 0)) {
+        let Some(found) = id_schema(columns, table.schema()).map_err(|error| error.in_file(table.path()))? else { continue };
+        match &known {
+            Some((expected, place)) => agree(columns, expected, place, &found, table.path())?,
+            None => known = Some((found, format!("`{}`", table.path()))),
+        }
+    }
+    Ok(())
+}
+
+fn id_schema(columns: &[String], schema: &Schema) -> Result<Option<IdSchema>> {
+    let is_all_null = |column: &&String| schema.field_with_name(column).is_ok_and(|field| field.data_type() == &DataType::Null);
+    // An all-null column has no type; whether nulls are allowed is checked separately.
+    let typed: Vec<String> = columns.iter().filter(|column| !is_all_null(column)).cloned().collect();
+    if typed.is_empty() && !columns.is_empty() {
+        return Ok(None);
+    }
+    IdSchema::of(schema, &typed).map(Some)
+}
+
 struct Look {
     opener: FileOpener,
     columns: Vec<String>,
@@ -94,21 +120,11 @@ impl Look {
         if table.blocks().iter().all(|block| block.rows == 0) {
             return Ok(None);
         }
-        let schema = self.schema(table.schema()).map_err(|error| error.in_file(path))?;
+        let schema = id_schema(&self.columns, table.schema()).map_err(|error| error.in_file(path))?;
         if !self.allows_nulls {
             self.columns.iter().try_for_each(|column| check_nulls(table.as_ref(), column))?;
         }
         Ok(schema)
-    }
-
-    fn schema(&self, schema: &Schema) -> Result<Option<IdSchema>> {
-        let is_all_null = |column: &&String| schema.field_with_name(column).is_ok_and(|field| field.data_type() == &DataType::Null);
-        // An all-null column has no type; whether nulls are allowed is checked separately.
-        let typed: Vec<String> = self.columns.iter().filter(|column| !is_all_null(column)).cloned().collect();
-        if typed.is_empty() && !self.columns.is_empty() {
-            return Ok(None);
-        }
-        IdSchema::of(schema, &typed).map(Some)
     }
 }
 

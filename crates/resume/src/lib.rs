@@ -6,7 +6,7 @@
 
 mod done;
 mod error;
-mod footers;
+pub mod footers;
 pub mod index;
 pub mod journal;
 pub mod keys;

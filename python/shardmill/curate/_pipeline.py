@@ -111,6 +111,8 @@ class Pipeline:
 
     def _spec(self, *, may_replace: bool = False) -> tuple[dict[str, Any], list[Any]]:
         """Return the pipeline as plain data, and the Python stages that it names by index."""
+        from shardmill.resume import Checkpoint
+
         stages, user_stages = stage_options(self.stages)
         spec = {
             "paths": self.source.paths(),
@@ -121,12 +123,18 @@ class Pipeline:
             "chunk_bytes": self.memory_bytes,
             "max_errors": self.max_errors,
             "allowed_roots": self.source._roots(),
+            "id_columns": [] if self.checkpoint is None else Checkpoint._of(self.checkpoint)._id_columns,
             "may_replace": may_replace,
         }
         return spec, user_stages
 
-    def _native_pipeline(self, *, may_replace: bool, checkpoint: str | None = None) -> native.Pipeline:
-        """Return the native pipeline. With ``checkpoint``, the options of a plan, its splits are committed to a journal."""
+    def _native_pipeline(
+        self, *, may_replace: bool, checkpoint: str | None = None, schema: str | None = None
+    ) -> native.Pipeline:
+        """Return the native pipeline. With ``checkpoint``, the options of a plan, its splits are committed to a journal.
+
+        ``schema`` is that of a planned job over tables.
+        """
         spec, user_stages = self._spec(may_replace=may_replace)
         if checkpoint is not None:
             # The recorded paths must not depend on a user function that changes the working directory.
@@ -140,6 +148,7 @@ class Pipeline:
             sink_schema=self.sink.schema,
             sink_overrides=_overrides(self.sink.schema_overrides),
             checkpoint=checkpoint,
+            schema=schema,
         )
 
     @explains({})
@@ -167,10 +176,12 @@ class Pipeline:
             shardmill.NotFoundError: If a path is missing or has no input; the output is not touched.
             shardmill.OptionError: If an option names a key that no sample has; the output is not touched.
             shardmill.MissingColumnError: If ``fields`` names a column that no Parquet file has, if a filter names a key that no sample
-                has, or if an option of a job over tables names a column that the first file lacks; the output is not touched.
+                has, or if an option of a job over tables names a column that no file has; the output is not touched.
+            shardmill.FormatError: If the files of a job over tables have no common schema; the output is not touched.
             shardmill.CurateError: If a policy or a stage stopped the run; files that are already published are kept.
             shardmill.StorageError: If the disk is full or access is denied.
-            shardmill.CheckpointMismatchError: If the checkpoint belongs to another job, or an input has changed.
+            shardmill.CheckpointMismatchError: If the checkpoint belongs to another job, an input has changed, or a new file
+                does not fit the schema of the planned ones.
             shardmill.CheckpointBusyError: If another process is running this job.
         """
         if executor not in ("local", "ray"):
@@ -186,7 +197,7 @@ class Pipeline:
         if self.checkpoint is None:
             refuse_inside_input("output", real(self.sink.path), [real(path) for path in self.source.paths()])
             pipeline = self._native_pipeline(may_replace=executor == "ray")
-            splits, left_out = pipeline.splits()
+            splits, left_out = pipeline.splits(available_cores())
             warn_of_left_out(left_out, outcome=_LEFT_OUT)
             pipeline.check_names(splits)
             pipeline.prepare(splits, is_resumed=False)
@@ -203,7 +214,9 @@ class Pipeline:
                         warn_of_left_out(resumption.left_out, outcome=_LEFT_OUT)
                         report.committed_before = resumption.committed
                     report.checkpoint_load_s += resumption.load_s
-                    pipeline = self._native_pipeline(may_replace=False, checkpoint=resumption.plan.options())
+                    pipeline = self._native_pipeline(
+                        may_replace=False, checkpoint=resumption.plan.options(), schema=resumption.schema
+                    )
                     self._run(_Work(pipeline, resumption.splits, resumption.plan), executor, at_once, progress, report)
                     resumption.finish(report, had_workers=executor == "ray")
                 # Rows identified by ids that were lost wait until those ids are restored.
@@ -228,7 +241,9 @@ class Pipeline:
             else:
                 from shardmill.curate._ray_executor import SplitRunner, run_on_ray
 
-                report.storage += run_on_ray(SplitRunner(self, work.plan), self.max_errors, splits, at_once, on_report)
+                report.storage += run_on_ray(
+                    SplitRunner(self, work.plan, pipeline.schema()), self.max_errors, splits, at_once, on_report
+                )
                 # Removes staging files of killed workers.
                 pipeline.prepare([], is_resumed=True)
 

@@ -81,9 +81,10 @@ def run_on_ray(
 class SplitRunner:
     """The pipeline on a worker."""
 
-    def __init__(self, pipeline: Pipeline, plan: CommitPlan | None = None) -> None:
+    def __init__(self, pipeline: Pipeline, plan: CommitPlan | None = None, schema: str | None = None) -> None:
         self._pipeline = pipeline
         self._plan = plan
+        self._schema = schema
         # Relative paths refer to the same files as on the driver; output names are derived from them.
         self._directory = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
         self._landmarks: list[Landmark] = []
@@ -135,7 +136,10 @@ class SplitRunner:
                 _ = self._sees_directories
                 self._pipeline._configure_storage()
                 # Native pipelines count errors; a retried task starts at zero.
-                text = self._pipeline._native_pipeline(may_replace=True, checkpoint=self._checkpoint).run_split(split)
+                pipeline = self._pipeline._native_pipeline(
+                    may_replace=True, checkpoint=self._checkpoint, schema=self._schema
+                )
+                text = pipeline.run_split(split)
                 return Outcome(text=text, storage=storage_metrics() - before)
         except errors.StorageError as error:
             return Outcome(failure=_packed(located(error)))

@@ -144,6 +144,7 @@ class Resumption:
 
     Attributes:
         splits: the remaining splits, each as JSON.
+        schema: the schema of a job over tables.
         plan: the plan for the workers.
         left_out: files below the paths that are skipped because of their format.
         committed: number of splits committed by earlier runs.
@@ -163,6 +164,7 @@ class Resumption:
         self._imports = [real(path) for path in imports]
         self._journal: native.Journal | None = None
         self.splits: list[str] = []
+        self.schema: str | None = None
         self.left_out: list[str] = []
         self.plan = CommitPlan(target="")
         self.committed = 0
@@ -177,7 +179,7 @@ class Resumption:
         if is_remote(self._path) or not Path(self._path).is_dir() or not any(Path(self._path).iterdir()):
             # Options that name keys or columns that the input lacks, before the journal records them. A started job has passed this check.
             pipeline = self._pipeline._native_pipeline(may_replace=False)
-            pipeline.check_names(pipeline.splits()[0])
+            pipeline.check_names(pipeline.splits(available_cores())[0])
         self._journal = native.Journal(json.dumps(self._options()))
         try:
             is_begun = self._journal.published()
@@ -214,7 +216,8 @@ class Resumption:
             self._check_ids(added, done)
         if added and checkpoint.duplicate_ids == "strict":
             self._refuse_duplicates(added)
-        self.splits = journal.plan(native_pipeline, new)
+        self.splits = journal.plan(native_pipeline, new, available_cores())
+        self.schema = native_pipeline.schema()
         # A run that died before its first commit may have planned without emptying the directory.
         native_pipeline.prepare(self.splits, is_resumed=not self._overwrites)
         segments = sorted({json.loads(split)["unit"]["segment"] for split in self.splits})

@@ -25,8 +25,12 @@ class TableSource(Source):
     """Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files with any columns, whose rows are not documents.
 
     Consecutive files are read together up to ``partition_bytes``, and become one output file; a larger file is split between its
-    row groups or stripes. Hidden files, files and directories that start with ``_``, and ``.crc`` files are skipped. The
-    first file of such a group determines columns and types; a column that a later file lacks is null there.
+    row groups or stripes. Hidden files, files and directories that start with ``_``, and ``.crc`` files are skipped.
+
+    All files of a job have one schema, as those of a ``Dataset``. It is decided before the first file is written, and does not
+    depend on how files are divided. Columns are matched by name, types are widened without loss, and a column that a file lacks is
+    null there. Types without a common one are an error, and so is a value that the common type cannot hold exactly. Files that are
+    added to a job with a checkpoint must fit the schema that it has planned.
 
     A job over tables is strict: the first file that cannot be read stops it, for any ``max_errors``.
 

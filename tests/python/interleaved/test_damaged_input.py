@@ -124,7 +124,7 @@ def test_file_that_vanished_after_listing_is_a_quarantined_shard(tmp_path: Path,
     gone = write_tar(tmp_path / "in" / "b.tar", sample(2))
     pipeline = Pipeline(source=from_tar(tmp_path / "in", files_per_partition=2), sink=sink(tmp_path / "out"))
     native = pipeline._native_pipeline(may_replace=False)
-    (split,), _ = native.splits()
+    (split,), _ = native.splits(1)
     gone.unlink()
     report = json.loads(native.run_split(split))
     assert [(Path(item["path"]).name, item["is_shard"]) for item in report["quarantined"]] == [("b.tar", True)]

@@ -205,7 +205,7 @@ fn column_problem(schema: &Schema) -> Option<String> {
     if let Some(missing) = ["position", "modality"].iter().find(|name| schema.field_with_name(name).is_err()) {
         return Some(format!("column `{missing}` is missing"));
     }
-    if let Some(field) = schema.fields().iter().find(|field| shardmill_load::has_nul(field)) {
+    if let Some(field) = schema.fields().iter().find(|field| shardmill_plan::schema::has_nul(field)) {
         return Some(format!("the name of column {:?} holds the character NUL", field.name()));
     }
     let mut names = HashSet::new();

@@ -1,75 +1,51 @@
-//! Which columns of a file are read, and their types.
+//! Which columns of a job are read.
 //!
-//! The invariant: the first file of a split decides. Later ones are converted to its types without loss, or rejected.
+//! The invariant: the schema of the job decides their types, in every split.
 
 use super::{IdPolicy, NullIds, TableOptions};
 use crate::stage::{Stage, first_filters};
 use crate::table::batch_of;
 use crate::{Error, Result};
-use arrow_array::{ArrayRef, RecordBatch, new_null_array};
-use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
-use shardmill_formats::table::TableFile;
-use shardmill_load::{Error as LoadError, FileOpener, column_of, exactly, widened};
-use shardmill_plan::{InputFile, Predicate};
+use arrow_array::RecordBatch;
+use arrow_schema::{Field, Schema, SchemaRef};
+use shardmill_load::TableReader;
+use shardmill_plan::Predicate;
 use shardmill_resume::keys::IdSchema;
-use shardmill_storage::{store_of, whole_if_small};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The columns of a split.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// All columns that are read: first the delivered ones, then ids and columns of the filter that are not delivered.
-    pub fields: Vec<FieldRef>,
-    pub delivered: usize,
-    /// Indices of the id columns among the fields.
+    /// The numbers of all columns that are read: first the delivered ones, then ids and columns of the filter that are not delivered.
+    pub columns: Vec<usize>,
+    /// One for each of them.
+    pub fields: SchemaRef,
+    /// Places of the id columns among them.
     pub ids: Vec<usize>,
     pub filter: Option<Predicate>,
-    schema: SchemaRef,
+    delivered: SchemaRef,
     id_schema: SchemaRef,
-    all: SchemaRef,
-    first: String,
-    declared: SchemaRef,
-    reads_all: bool,
 }
 
-/// Checks that the first file with rows has the columns that the options name, and those of the filters before the first function.
-///
-/// # Errors
-/// When it lacks one, and when a file cannot be opened.
-pub fn check_columns(files: &[InputFile], options: &TableOptions, stages: &[Stage], opener: impl FnOnce() -> Result<Arc<FileOpener>>) -> Result<()> {
-    let filtered = options.filter.iter().chain(first_filters(stages)).flat_map(|filter| filter.columns());
-    let names: BTreeSet<&str> = options.columns.iter().flatten().map(String::as_str).chain(filtered).collect();
-    if names.is_empty() {
-        return Ok(());
-    }
-    let opener = opener()?;
-    // Text may have columns that its start does not show.
-    if opener.for_uncertain_types().is_some() {
-        return Ok(());
-    }
-    for file in files {
-        let table = opener.open(whole_if_small(store_of(&file.path)?.open(&file.path)?)?)?;
-        if table.blocks().iter().any(|block| block.rows > 0) {
-            return names.into_iter().try_for_each(|name| column_of(table.as_ref(), name).map(drop).map_err(Error::from));
-        }
-    }
-    Ok(())
+/// The top-level columns that a job reads; all if `None`.
+pub(super) fn read_roots<'a>(options: &'a TableOptions, ids: &'a [String], stages: &'a [Stage]) -> Option<BTreeSet<&'a str>> {
+    let named = options.columns.as_ref()?.iter().map(String::as_str);
+    let names = named.chain(ids.iter().map(String::as_str)).chain(filtered(options, stages));
+    // A name with dots may be a path into structs, or the name of a column.
+    Some(names.flat_map(|name| std::iter::once(name).chain(name.match_indices('.').filter_map(|(dot, _)| name.get(..dot)))).collect())
 }
 
-/// For each field of the layout its column in one file, if it exists.
-pub(super) type OwnColumns = Vec<Option<usize>>;
+pub(super) fn filtered<'a>(options: &'a TableOptions, stages: &'a [Stage]) -> impl Iterator<Item = &'a str> {
+    options.filter.iter().chain(first_filters(stages)).flat_map(|filter| filter.columns())
+}
 
 impl Layout {
-    pub(super) fn new(table: &dyn TableFile, options: &TableOptions, ids: &IdPolicy) -> Result<Self> {
-        let declared = table.declared_schema();
-        let mut seen = HashSet::new();
-        if let Some(twice) = declared.fields().iter().find(|field| !seen.insert(field.name())) {
-            return Err(LoadError::DuplicateColumn { path: table.path().to_owned(), column: twice.name().clone() }.into());
-        }
+    pub(super) fn new(reader: &TableReader, options: &TableOptions, ids: &IdPolicy) -> Result<Self> {
+        let schema = reader.schema();
         let mut names: Vec<&str> = match &options.columns {
             Some(columns) => columns.iter().map(String::as_str).collect(),
-            None => declared.fields().iter().map(|field| field.name().as_str()).collect(),
+            None => schema.fields().iter().map(|field| field.name().as_str()).collect(),
         };
         let delivered = names.len();
         let filtered = options.filter.iter().flat_map(|filter| filter.columns());
@@ -78,82 +54,45 @@ impl Layout {
                 names.push(name);
             }
         }
-        let fields = names.iter().map(|name| field(table, name)).collect::<Result<Vec<_>>>()?;
-        let places = ids.columns.iter().filter_map(|column| names.iter().position(|name| name == column)).collect::<Vec<_>>();
-        let metadata = if options.columns.is_none() { declared.metadata().clone() } else { Default::default() };
-        let of = |fields: Vec<FieldRef>| Arc::new(Schema::new(fields));
-        let all = of(fields.clone());
-        let id_schema = of(places.iter().filter_map(|place| fields.get(*place).cloned()).collect());
-        // A column without values has no type of ids, and no row an id.
-        let has_no_ids = ids.nulls == NullIds::AlwaysProcess && id_schema.fields().iter().any(|field| field.data_type().is_null());
-        if !ids.columns.is_empty() && !has_no_ids {
-            // Checked before any row is processed whose id could not be identified later.
-            let checked = match &ids.types {
-                Some(types) => types.check(&id_schema, &ids.columns),
-                None => IdSchema::of(&id_schema, &ids.columns).map(drop).map_err(Error::from),
-            };
-            checked.map_err(|source| Error::File { path: table.path().to_owned(), source: Box::new(source) })?;
-        }
-        Ok(Self {
-            schema: Arc::new(Schema::new_with_metadata(fields.iter().take(delivered).cloned().collect::<Vec<_>>(), metadata)),
-            id_schema,
-            filter: options.filter.as_ref().map(|filter| filter.bind(&all)).transpose()?,
-            all,
-            delivered,
-            ids: places,
-            first: table.path().to_owned(),
-            declared: Arc::clone(declared),
-            reads_all: options.columns.is_none(),
-            fields,
-        })
+        let found = names.iter().map(|name| Ok(reader.column(name)?)).collect::<Result<Vec<_>>>()?;
+        let (columns, fields): (Vec<usize>, Vec<_>) = found.into_iter().unzip();
+        let places: Vec<usize> = ids.columns.iter().filter_map(|column| names.iter().position(|name| name == column)).collect();
+        let metadata = if options.columns.is_none() { schema.metadata().clone() } else { Default::default() };
+        let id_schema = Arc::new(Schema::new(places.iter().filter_map(|place| fields.get(*place).cloned()).collect::<Vec<_>>()));
+        check_ids(&id_schema, ids)?;
+        let (first, _others) = fields.split_at(delivered.min(fields.len()));
+        let delivered = Arc::new(Schema::new_with_metadata(first.to_vec(), metadata));
+        let fields = Arc::new(Schema::new(fields));
+        let filter = options.filter.as_ref().map(|filter| filter.bind(&fields)).transpose()?;
+        Ok(Self { columns, fields, ids: places, filter, delivered, id_schema })
     }
 
-    /// The positions of the columns in another file.
-    pub(super) fn own_columns(&self, table: &dyn TableFile) -> Result<OwnColumns> {
-        let declared = table.declared_schema();
-        let found: Vec<Option<(usize, FieldRef)>> = self.fields.iter().map(|field| column_of(table, field.name()).ok()).collect();
-        let own: OwnColumns = found.iter().map(|found| found.as_ref().map(|(number, _)| *number)).collect();
-        if Arc::ptr_eq(declared, &self.declared) || declared.fields() == self.declared.fields() {
-            return Ok(own);
-        }
-        let is_new = |field: &&FieldRef| self.declared.index_of(field.name()).is_err();
-        if let (true, Some(field)) = (self.reads_all, declared.fields().iter().find(is_new)) {
-            return Err(Error::MoreColumns { path: table.path().to_owned(), column: field.name().clone(), first: self.first.clone() });
-        }
-        for (field, found) in self.fields.iter().zip(&found) {
-            let Some((_, other)) = found else { continue };
-            if widened(other.data_type(), field.data_type()).is_none() {
-                return Err(LoadError::SchemaConflict {
-                    column: field.name().clone(),
-                    first: self.first.clone(),
-                    first_type: field.data_type().clone(),
-                    second: table.path().to_owned(),
-                    second_type: other.data_type().clone(),
-                }
-                .into());
-            }
-        }
-        let is_needed = |place: usize, field: &Field| !field.is_nullable() || self.ids.contains(&place);
-        let missing = self.fields.iter().zip(&own).enumerate().find(|(place, (field, own))| own.is_none() && is_needed(*place, field));
-        match missing {
-            Some((_, (field, _))) => Err(LoadError::MissingRequired { column: field.name().clone(), path: table.path().to_owned() }.into()),
-            None => Ok(own),
-        }
+    /// The columns at `places`, and their fields.
+    pub(super) fn select(&self, places: &[usize]) -> (Vec<usize>, SchemaRef) {
+        let columns = places.iter().filter_map(|place| self.columns.get(*place).copied()).collect();
+        let fields = places.iter().filter_map(|place| self.fields.fields().get(*place).cloned());
+        (columns, Arc::new(Schema::new(fields.collect::<Vec<_>>())))
     }
 
-    /// Converts `arrays`, one per field or `None` if the file lacks it, to the types of the split. `row_of` maps a row to its number in the file.
-    pub(super) fn in_types(&self, path: &str, arrays: &[Option<ArrayRef>], rows: usize, row_of: impl Fn(usize) -> u64) -> Result<RecordBatch> {
-        let typed = self.fields.iter().zip(arrays).map(|(field, array)| match array {
-            Some(array) => exactly(array, field.data_type()).map_err(|misfit| LoadError::misfit(path, field, misfit, &row_of)),
-            None => Ok(new_null_array(field.data_type(), rows)),
-        });
-        let in_file = |source: Error| Error::File { path: path.to_owned(), source: Box::new(source) };
-        batch(&self.all, typed.collect::<std::result::Result<Vec<_>, _>>()?, rows).map_err(in_file)
+    /// The places of columns that are not ids.
+    pub(super) fn others(&self) -> Vec<usize> {
+        (0..self.columns.len()).filter(|place| !self.ids.contains(place)).collect()
+    }
+
+    /// All columns, of which `ids` and `others` are parts.
+    pub(super) fn joined(&self, ids: &RecordBatch, others: Option<&RecordBatch>) -> Result<RecordBatch> {
+        let mut rest = others.into_iter().flat_map(RecordBatch::columns);
+        let column = |place: usize| match self.ids.iter().position(|id| *id == place) {
+            Some(id) => ids.columns().get(id).cloned(),
+            None => rest.next().cloned(),
+        };
+        batch(&self.fields, (0..self.columns.len()).map_while(column).collect(), ids.num_rows())
     }
 
     /// The columns that stages receive.
     pub(super) fn delivered(&self, rows: &RecordBatch) -> Result<RecordBatch> {
-        batch(&self.schema, rows.columns().iter().take(self.delivered).cloned().collect(), rows.num_rows())
+        let columns = rows.columns().iter().take(self.delivered.fields().len());
+        batch(&self.delivered, columns.cloned().collect(), rows.num_rows())
     }
 
     pub(super) fn ids(&self, rows: &RecordBatch) -> Result<RecordBatch> {
@@ -162,21 +101,19 @@ impl Layout {
     }
 }
 
-fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-    batch_of(Arc::clone(schema), columns, rows).map_err(Error::unfit("table", "its schema"))
-}
-
-fn field(table: &dyn TableFile, name: &str) -> Result<FieldRef> {
-    let (_, field) = column_of(table, name)?;
-    Ok(with_wide_keys(&field))
-}
-
-/// With the keys of a dictionary as 32 bits: a split may have more distinct values than the keys of one part of it can index.
-pub(super) fn with_wide_keys(field: &FieldRef) -> FieldRef {
-    match field.data_type() {
-        DataType::Dictionary(_, value) => {
-            Arc::new(Field::clone(field).with_data_type(DataType::Dictionary(Box::new(DataType::Int32), value.clone())))
-        }
-        _ => Arc::clone(field),
+/// Checked before any row is processed whose id could not be identified later.
+fn check_ids(schema: &Schema, ids: &IdPolicy) -> Result<()> {
+    // A column without values has no type of ids, and no row an id.
+    let has_no_ids = ids.nulls == NullIds::AlwaysProcess && schema.fields().iter().any(|field: &Arc<Field>| field.data_type().is_null());
+    if ids.columns.is_empty() || has_no_ids {
+        return Ok(());
     }
+    match &ids.types {
+        Some(types) => types.check(schema, &ids.columns),
+        None => Ok(IdSchema::of(schema, &ids.columns).map(drop)?),
+    }
+}
+
+fn batch(schema: &SchemaRef, columns: Vec<arrow_array::ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    batch_of(Arc::clone(schema), columns, rows).map_err(Error::unfit("table", "its schema"))
 }

@@ -46,9 +46,8 @@ pub(super) struct Place<'a> {
 
 impl IdPolicy {
     /// One bit per row, set if it has to be processed; `None` if all rows have to be.
-    pub(super) fn pending(&self, ids: &[ArrayRef], place: Place<'_>) -> Result<Option<BooleanBuffer>> {
+    pub(super) fn pending(&self, done: &dyn DoneIds, ids: &[ArrayRef], place: Place<'_>) -> Result<Option<BooleanBuffer>> {
         self.check_nulls(ids, place)?;
-        let Some(done) = &self.done else { return Ok(None) };
         // A column without values has no type of ids, and no row an id.
         if ids.iter().any(|array| array.data_type().is_null()) {
             return Ok(None);

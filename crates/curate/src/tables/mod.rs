@@ -14,11 +14,10 @@ mod stages;
 #[cfg(test)]
 mod tests;
 
-pub use columns::check_columns;
 pub use ids::{IdPolicy, NullIds};
 pub use options::TableOptions;
 pub(crate) use options::check_stages;
-pub use plan::{cut, files, opener, source_name};
+pub use plan::{TableInput, TablePlan, files, source_name};
 
 use crate::Result;
 use crate::report::SplitReport;
@@ -27,7 +26,7 @@ use crate::stage::Stage;
 use output::{Output, OutputOptions};
 use read::Reader;
 use shardmill_engine::Cancel;
-use shardmill_load::FileOpener;
+use shardmill_load::TableReader;
 use shardmill_plan::Split;
 use stages::Chain;
 use std::time::{Duration, Instant};
@@ -39,7 +38,7 @@ pub const SINK_STAGE: &str = "table_parquet_writer";
 #[derive(Clone, Copy)]
 pub struct TableJob<'a> {
     pub options: &'a TableOptions,
-    pub opener: &'a FileOpener,
+    pub reader: &'a TableReader,
     pub stages: &'a [Stage],
     pub sink: &'a SinkOptions,
     pub ids: &'a IdPolicy,
@@ -77,8 +76,7 @@ pub fn run(split: &Split, job: &TableJob<'_>, ids_path: Option<&str>, report: &m
     chain.announce(report);
     let sink_stage = job.stages.len() + 1;
     report.stage(sink_stage, SINK_STAGE);
-    let mut reader = Reader::new(job);
-    reader.settle_types(&split.files)?;
+    let mut reader = Reader::new(job)?;
     for file in &split.files {
         reader.read(file, report, &mut |batch, ids, report| {
             let entered = Instant::now();

@@ -1,16 +1,26 @@
-//! Divides the files of a table job into splits.
+//! Decides the schema of a table job, and divides its files into splits.
 //!
-//! The invariant: files and parts of files are in the order of the data set, each block occurs once, and the same files give the same splits. Footers
-//! are only read for files larger than a split.
+//! The invariant: files and parts of files are in the order of the data set, each block occurs once, and the same files give the same schema and the
+//! same splits.
 
 use super::TableOptions;
+use super::columns::{filtered, read_roots};
 use crate::Result;
 use crate::file_format::InputFiles;
-use arrow_schema::SchemaRef;
-use shardmill_formats::limit::DecodeLimit;
-use shardmill_load::{Error as LoadError, FileOpener, Format, MdsShards, TextOptions, files_of_one_format};
+use crate::stage::Stage;
+use arrow_schema::{Schema, SchemaRef};
+use shardmill_engine::Cancel;
+use shardmill_formats::table::{Block, TableFile};
+use shardmill_load::{
+    DatasetOptions, Error as LoadError, FileOpener, Format, MdsShards, TableReader, TextOptions, column_of, files_of_one_format, open_files,
+};
+use shardmill_plan::schema::{Departure, FileColumns, departure, unify};
 use shardmill_plan::{Error as PlanError, FilePart, InputFile, Partitioning, Split, partition};
-use shardmill_storage::{OpenFiles, store_of};
+use shardmill_resume::Error as ResumeError;
+use shardmill_resume::footers::check_types;
+use shardmill_storage::store_of;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 /// The files of a job.
 ///
@@ -26,54 +36,131 @@ pub fn files(paths: &[String], options: &TableOptions) -> Result<InputFiles> {
     Ok(InputFiles { files: files.into_iter().map(|file| file.path).collect(), left_out })
 }
 
-/// Divides files into splits.
-///
-/// # Errors
-/// For a large file that cannot be opened.
-pub fn cut(files: Vec<InputFile>, options: &TableOptions, by: &Partitioning) -> Result<Vec<Split>> {
-    let Some(first) = files.first() else { return Ok(Vec::new()) };
-    match by.blocksize_bytes {
-        Some(limit) if by.files_per_partition.is_none() && limit > 0 => {
-            let format = format_of(options, Some(first), &first.path)?;
-            pack(files, format, options.limit(), limit)
+/// What a job decides about its files before it reads their rows.
+#[derive(Debug)]
+pub struct TablePlan {
+    pub splits: Vec<Split>,
+    pub schema: SchemaRef,
+}
+
+/// How a job reads its files.
+#[derive(Clone, Copy)]
+pub struct TableInput<'a> {
+    pub paths: &'a [String],
+    pub options: &'a TableOptions,
+    pub stages: &'a [Stage],
+    pub id_columns: &'a [String],
+    /// The columns of text files, if the user declares them.
+    pub declared: Option<&'a SchemaRef>,
+}
+
+impl TableInput<'_> {
+    /// Divides `files` into splits. `agreed` is the schema on which the job has agreed before; without it, the files agree on one.
+    ///
+    /// # Errors
+    /// For files without a common schema, and a file that cannot be opened or does not fit `agreed`.
+    pub fn plan(&self, files: Vec<InputFile>, by: &Partitioning, agreed: Option<SchemaRef>, threads: usize, cancel: &Cancel) -> Result<TablePlan> {
+        if let (true, Some(schema)) = (files.is_empty(), &agreed) {
+            return Ok(TablePlan { splits: Vec::new(), schema: Arc::clone(schema) });
         }
-        _ => Ok(partition(files, by)?),
+        let format = self.format_of(files.first())?;
+        self.options.text.check(format)?;
+        let tables = match self.declared.filter(|_| is_text(format)) {
+            Some(_) => Vec::new(),
+            None => {
+                let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+                let text = TextOptions { form: self.options.text.clone(), ..TextOptions::default() };
+                let options = DatasetOptions { limit: self.options.limit(), threads, text, ..DatasetOptions::new(self.paths.to_vec(), Some(format)) };
+                open_files(format, &paths, &options, cancel)?
+            }
+        };
+        let schema = match (self.declared.filter(|_| is_text(format)), agreed) {
+            (Some(declared), _) => Arc::clone(declared),
+            (None, agreed) => self.agree(format, &tables, agreed)?,
+        };
+        self.check_names(&schema, &tables)?;
+        let splits = match by.blocksize_bytes {
+            Some(limit) if by.files_per_partition.is_none() && limit > 0 => pack(files, &tables, format, limit),
+            _ => partition(files, by)?,
+        };
+        Ok(TablePlan { splits, schema })
+    }
+
+    /// The schema of the columns that the job reads.
+    fn agree(&self, format: Format, tables: &[Arc<dyn TableFile>], agreed: Option<SchemaRef>) -> Result<SchemaRef> {
+        let roots = read_roots(self.options, self.id_columns, self.stages);
+        let read = |table: &Arc<dyn TableFile>| {
+            let schema = table.declared_schema();
+            let Some(roots) = &roots else { return Arc::clone(schema) };
+            let fields = schema.fields().iter().filter(|field| roots.contains(field.name().as_str())).cloned();
+            Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+        };
+        if !self.id_columns.is_empty() && !matches!(format, Format::Csv | Format::Jsonl | Format::WebDataset) {
+            check_types(self.id_columns, tables)?;
+        }
+        let schemas: Vec<SchemaRef> = tables.iter().map(read).collect();
+        let files = tables.iter().zip(&schemas).map(|(table, schema)| FileColumns { path: table.path(), schema, table: Some(table.as_ref()) });
+        let Some(agreed) = agreed else { return Ok(unify(&files.collect::<Vec<_>>())?) };
+        for file in files {
+            if let Some(departure) = departure(&agreed, &file) {
+                let Departure { column, agreed, own } = departure;
+                return Err(ResumeError::OtherSchema { path: file.path.to_owned(), column, agreed, own }.into());
+            }
+        }
+        Ok(agreed)
+    }
+
+    /// Checks that the columns exist which the options name, and the filters before the first function.
+    fn check_names(&self, schema: &Schema, tables: &[Arc<dyn TableFile>]) -> Result<()> {
+        let names = self.options.columns.iter().flatten().map(String::as_str).chain(filtered(self.options, self.stages));
+        for name in names {
+            if let Err(error) = column_of(schema, name) {
+                // The error lists the columns of the files; the schema has those that are read.
+                let mut seen = HashSet::new();
+                let all = tables.iter().flat_map(|table| table.declared_schema().fields()).filter(|field| seen.insert(field.name()));
+                let all = Schema::new(all.cloned().collect::<Vec<_>>());
+                return Err(if tables.is_empty() { error } else { column_of(&all, name).err().unwrap_or(error) }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the files of `split` with the schema of the job.
+    ///
+    /// # Errors
+    /// For a format that cannot be determined.
+    pub fn reader(&self, split: &Split, schema: SchemaRef) -> Result<TableReader> {
+        let format = self.format_of(split.files.first())?;
+        let limit = self.options.limit();
+        let opener = if format == Format::Mds {
+            // The first samples of the whole job determine array types, as in a data set.
+            let files = files_of_one_format(self.paths, Some(format))?.1;
+            let objects =
+                files.iter().take(FIRST_SHARDS).map(|file| store_of(&file.path)?.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
+            FileOpener::of_mds(MdsShards::below(self.paths)?, false, limit, &objects)
+        } else {
+            let text = TextOptions { schema: Some(Arc::clone(&schema)), form: self.options.text.clone(), ..TextOptions::default() };
+            FileOpener::new(format, &text, limit, &[])?
+        };
+        Ok(TableReader::new(opener, schema))
+    }
+
+    /// The common format of all files of a job.
+    fn format_of(&self, file: Option<&InputFile>) -> Result<Format> {
+        let format = match self.options.format()? {
+            Some(format) => Some(format),
+            None => file.map_or(Ok(None), |file| Format::of_file(&file.path))?,
+        };
+        Ok(format.ok_or_else(|| LoadError::UnknownFormat { paths: self.paths.join(", ") })?)
     }
 }
 
 /// One of the first shards of a job, up to this number, is expected to have a sample.
 const FIRST_SHARDS: usize = 16;
 
-/// Opens the files of a job. Text files use the types of `text_schema`, or those inferred from the starts of all files of the job, so that splits
-/// agree.
-///
-/// # Errors
-/// For a format that cannot be determined, and when the start of a text file cannot be read.
-pub fn opener(split: &Split, paths: &[String], options: &TableOptions, text_schema: Option<SchemaRef>) -> Result<FileOpener> {
-    let format = format_of(options, split.files.first(), &paths.join(", "))?;
-    options.text.check(format)?;
-    if format == Format::Mds {
-        // The first samples of the whole job determine array types, as in a data set.
-        let files = files_of_one_format(paths, Some(format))?.1;
-        let objects =
-            files.iter().take(FIRST_SHARDS).map(|file| store_of(&file.path)?.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
-        return Ok(FileOpener::of_mds(MdsShards::below(paths)?, false, options.limit(), &objects));
-    }
-    let is_inferred = matches!(format, Format::Csv | Format::Jsonl) && text_schema.is_none();
-    let files = if is_inferred { files_of_one_format(paths, Some(format))?.1 } else { Vec::new() };
-    let open = OpenFiles::default();
-    let objects = files.iter().map(|file| open.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
-    let text = TextOptions { schema: text_schema, form: options.text.clone(), ..TextOptions::default() };
-    Ok(FileOpener::new(format, &text, options.limit(), &objects)?)
-}
-
-/// The common format of all files of a job.
-fn format_of(options: &TableOptions, file: Option<&InputFile>, paths: &str) -> Result<Format> {
-    let format = match options.format()? {
-        Some(format) => Some(format),
-        None => file.map_or(Ok(None), |file| Format::of_file(&file.path))?,
-    };
-    Ok(format.ok_or_else(|| LoadError::UnknownFormat { paths: paths.to_owned() })?)
+/// The blocks of a text file are only known after a scan of the whole file, which each of its parts would repeat.
+fn is_text(format: Format) -> bool {
+    matches!(format, Format::Csv | Format::Jsonl)
 }
 
 /// The key from which output names are derived: the path, and the part of it.
@@ -85,12 +172,13 @@ pub fn source_name(file: &InputFile) -> String {
     }
 }
 
-fn pack(files: Vec<InputFile>, format: Format, decoded: DecodeLimit, limit: u64) -> Result<Vec<Split>> {
+fn pack(files: Vec<InputFile>, tables: &[Arc<dyn TableFile>], format: Format, limit: u64) -> Vec<Split> {
     let mut groups: Vec<Vec<InputFile>> = Vec::new();
     let mut filled = u64::MAX;
-    for file in files {
+    for (number, file) in files.into_iter().enumerate() {
         if file.size > limit {
-            groups.extend(parts(file, format, decoded, limit)?.into_iter().map(|part| vec![part]));
+            let blocks = tables.get(number).filter(|_| !is_text(format)).map_or(&[][..], |table| table.blocks());
+            groups.extend(parts(file, blocks, limit).into_iter().map(|part| vec![part]));
             filled = u64::MAX;
             continue;
         }
@@ -105,18 +193,13 @@ fn pack(files: Vec<InputFile>, format: Format, decoded: DecodeLimit, limit: u64)
             }
         }
     }
-    Ok(groups.into_iter().enumerate().map(|(index, files)| Split::new(index, files)).collect())
+    groups.into_iter().enumerate().map(|(index, files)| Split::new(index, files)).collect()
 }
 
-fn parts(file: InputFile, format: Format, decoded: DecodeLimit, limit: u64) -> Result<Vec<InputFile>> {
-    // The blocks of a text file are only known after a scan of the whole file, which each of its parts would repeat.
-    if matches!(format, Format::Csv | Format::Jsonl) {
-        return Ok(vec![file]);
-    }
-    let table = FileOpener::new(format, &TextOptions::default(), decoded, &[])?.open(store_of(&file.path)?.open(&file.path)?)?;
+fn parts(file: InputFile, blocks: &[Block], limit: u64) -> Vec<InputFile> {
     let mut parts: Vec<FilePart> = Vec::new();
     let mut filled = u64::MAX;
-    for (block, about) in table.blocks().iter().enumerate() {
+    for (block, about) in blocks.iter().enumerate() {
         match parts.last_mut() {
             Some(part) if filled.saturating_add(about.stored_bytes) <= limit => {
                 filled += about.stored_bytes;
@@ -129,7 +212,7 @@ fn parts(file: InputFile, format: Format, decoded: DecodeLimit, limit: u64) -> R
         }
     }
     if parts.len() < 2 {
-        return Ok(vec![file]);
+        return vec![file];
     }
-    Ok(parts.into_iter().map(|part| InputFile { part: Some(part), ..file.clone() }).collect())
+    parts.into_iter().map(|part| InputFile { part: Some(part), ..file.clone() }).collect()
 }

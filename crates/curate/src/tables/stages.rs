@@ -3,18 +3,18 @@
 //! The invariant: each call of a function receives exactly the requested number of rows, except the last call of a split and if memory does not
 //! suffice.
 
-use super::columns::with_wide_keys;
 use crate::report::SplitReport;
 use crate::stage::Stage;
 use crate::stage::user::TableMap;
 use crate::table::{batch_of, cast_checked};
 use crate::{Error, Result};
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow_schema::{FieldRef, Schema, SchemaRef};
+use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use shardmill_formats::table::column_type_name;
 use shardmill_plan::Expression;
+use shardmill_plan::schema::with_wide_keys;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -195,8 +195,9 @@ impl MapStep<'_> {
 
 /// The same rows, with dictionaries that can index the values of all calls together.
 fn in_wide_keys(rows: RecordBatch) -> Result<RecordBatch> {
-    let fields: Vec<FieldRef> = rows.schema_ref().fields().iter().map(with_wide_keys).collect();
-    if fields.iter().zip(rows.schema_ref().fields()).all(|(wide, own)| Arc::ptr_eq(wide, own)) {
+    let wide = |field: &FieldRef| Arc::new(Field::clone(field).with_data_type(with_wide_keys(field.data_type())));
+    let fields: Vec<FieldRef> = rows.schema_ref().fields().iter().map(wide).collect();
+    if fields.as_slice() == rows.schema_ref().fields().as_ref() {
         return Ok(rows);
     }
     let columns = fields.iter().zip(rows.columns()).map(|(field, column)| cast_checked(field.name(), column, field.data_type()));

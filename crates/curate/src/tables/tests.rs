@@ -12,13 +12,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray};
 use arrow_buffer::BooleanBuffer;
 use arrow_cast::cast;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use shardmill_engine::Cancel;
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::parquet::{ParquetCompression, ParquetTable, ParquetWriter, ParquetWriterOptions};
 use shardmill_formats::table::TableFile;
-use shardmill_load::{FileOpener, Format, TextOptions};
+use shardmill_load::{FileOpener, Format, TableReader, TextOptions};
 use shardmill_plan::{Expression, FilePart, InputFile, Split};
 use shardmill_resume::DoneIds;
 use shardmill_storage::{Identity, LocalFile, RangeRead, Replace, Unpublished};
@@ -82,10 +82,13 @@ impl RangeRead for Counting {
     }
 }
 
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("id", DataType::Utf8, true), Field::new("blob", DataType::Binary, false)]))
+}
+
 /// Row groups of four rows: an id, and an incompressible blob.
 fn write(path: &Path, ids: &[Option<&str>], blob_bytes: usize) -> InputFile {
-    let fields = [Field::new("id", DataType::Utf8, true), Field::new("blob", DataType::Binary, false)];
-    let schema = Arc::new(Schema::new(fields.to_vec()));
+    let schema = schema();
     let options = ParquetWriterOptions { compression: ParquetCompression::None, ..ParquetWriterOptions::default() };
     let path = path.display().to_string();
     let mut writer = ParquetWriter::new(&path, std::fs::File::create(&path).unwrap(), Arc::clone(&schema), &options).unwrap();
@@ -130,9 +133,10 @@ fn sink(directory: &Path) -> SinkOptions {
 /// Runs `work` with a job that writes to `directory`.
 fn with_job<T>(directory: &Path, ids: &IdPolicy, stages: &[Stage], work: impl FnOnce(&TableJob<'_>) -> T) -> T {
     let opener = FileOpener::new(Format::Parquet, &TextOptions::default(), DecodeLimit::default(), &[]).unwrap();
+    let reader = TableReader::new(opener, schema());
     let (options, sink, unpublished, cancel) = (TableOptions::default(), sink(directory), Unpublished::default(), Cancel::default());
     let publishing = Publishing { replace: Replace::Atomically, unpublished: &unpublished, attempt: None, version: "" };
-    work(&TableJob { options: &options, opener: &opener, stages, sink: &sink, ids, publishing, cancel: &cancel, chunk_bytes: 32 << 20 })
+    work(&TableJob { options: &options, reader: &reader, stages, sink: &sink, ids, publishing, cancel: &cancel, chunk_bytes: 32 << 20 })
 }
 
 /// The ids that a reader delivers, and the number of bytes that it requested.
@@ -140,7 +144,7 @@ fn read(file: &InputFile, ids: &IdPolicy, report: &mut SplitReport) -> crate::Re
     let object = Arc::new(Counting(LocalFile::open(&file.path)?, AtomicU64::new(0)));
     let mut delivered = Vec::new();
     with_job(Path::new("unused"), ids, &[], |job| {
-        Reader::new(job).read_object(file, Arc::clone(&object) as Arc<dyn RangeRead>, report, &mut |rows, _ids, _report| {
+        Reader::new(job)?.read_object(file, Arc::clone(&object) as Arc<dyn RangeRead>, report, &mut |rows, _ids, _report| {
             assert_eq!(rows.schema().field(0).data_type(), &DataType::Utf8);
             delivered.extend(rows.column(0).as_string::<i32>().iter().map(|id| id.map(str::to_owned)));
             Ok(())

@@ -3,9 +3,9 @@
 //! Called by writers that append. The invariant: if the schemas fit, the old and new files open as one data set with all columns.
 
 use super::Format;
-use crate::types::widened;
 use arrow_schema::{DataType, Field, Schema};
 use shardmill_formats::table::type_name;
+use shardmill_plan::schema::widened;
 use std::sync::Arc;
 
 /// The difference between the columns of new rows and those of the data set, as an unfinished sentence; `None` if they fit.

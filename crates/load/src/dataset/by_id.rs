@@ -113,13 +113,14 @@ impl Matcher<'_> {
                 let is_same = matches!((&key, &value), (Shape::Same, Shape::Same));
                 Ok(if is_same { Shape::Same } else { Shape::Map(Box::new(key), Box::new(value)) })
             }
-            (known, wanted) if known.is_nested() || wanted.is_nested() => Err(Error::SchemaConflict {
+            (known, wanted) if known.is_nested() || wanted.is_nested() => Err(shardmill_plan::Error::SchemaConflict {
                 column: field.name().clone(),
                 first: "the table".to_owned(),
                 first_type: wanted.clone(),
                 second: self.path.to_owned(),
                 second_type: known.clone(),
-            }),
+            }
+            .into()),
             _ => Ok(Shape::Same),
         }
     }

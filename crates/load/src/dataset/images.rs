@@ -6,7 +6,6 @@
 
 use super::{Dataset, OpenFile, Origin};
 use crate::images::{ImagePlace, Images};
-use crate::types::value_type;
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, StructArray, new_null_array};
@@ -14,6 +13,7 @@ use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
 use arrow_select::nullif::nullif;
 use shardmill_formats::table::type_name;
+use shardmill_plan::schema::value_type;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Combines several data sets: the files of all, with columns matched by name as for the files of one data set.
 
 use super::images::ImageOrigin;
-use super::schema::unify;
 use super::{Dataset, OpenFile, Origin};
 use crate::Result;
 use arrow_array::{ArrayRef, Int32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use shardmill_plan::schema::{FileColumns, unify};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ impl Dataset {
         let schemas: Vec<SchemaRef> = sources.iter().map(own).collect();
         // A data set without files has no columns that others could lack.
         let known = sources.iter().zip(&schemas).filter(|(source, _)| !source.dataset.files.is_empty());
-        let mut schema = unify(&known.map(|(source, schema)| (source.name.as_str(), schema)))?;
+        let known: Vec<FileColumns<'_>> = known.map(|(source, schema)| FileColumns { path: &source.name, schema, table: None }).collect();
+        let mut schema = unify(&known)?;
         let (mut files, mut image_columns) = (Vec::new(), BTreeSet::new());
         for (number, (source, own)) in sources.iter().zip(&schemas).enumerate() {
             let place = |field: &Field| own.index_of(field.name()).ok().and_then(|place| source.columns.get(place));

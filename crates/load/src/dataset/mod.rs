@@ -15,9 +15,9 @@ mod mixed;
 mod nested;
 mod open;
 mod opener;
+mod reader;
 mod refetched;
 mod rows;
-mod schema;
 mod table;
 mod text;
 mod text_shards;
@@ -30,21 +30,21 @@ pub use mds::{IndexedFile, MdsShards, indexed_files};
 pub use mds_index::rebuild_index;
 pub use mixed::MixedSource;
 pub use nested::column_of;
-pub use open::{DatasetOptions, HiveKeys};
+pub use open::{DatasetOptions, HiveKeys, open_files};
 pub use opener::FileOpener;
-pub use schema::has_nul;
+pub use reader::TableReader;
 pub use table::{TableColumn, TableDataFile, TableOptions};
 pub use text::{Nan, TextForm, TextOptions};
 pub use text_shards::{TextShard, text_files};
 
 use self::derived::Derivation;
 use self::images::ImageOrigin;
-use crate::types::{exactly, value_type};
 use crate::{Error, Result};
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Field, Schema, SchemaRef};
 use shardmill_formats::table::{BlockPages, NestedColumn, Statistics, TableFile, column_field};
+use shardmill_plan::schema::{exactly, value_type};
 use shardmill_storage::is_remote;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -178,8 +178,14 @@ impl OpenFile {
     /// Statistics of a column of the data set, in its type of `schema`, with one entry per block of this file.
     #[must_use]
     pub fn statistics(&self, column: usize, schema: &Schema) -> Option<Statistics> {
+        self.statistics_in(column, schema.fields().get(column)?)
+    }
+
+    /// Statistics of a column of the data set, in the type of `field`.
+    #[must_use]
+    pub fn statistics_in(&self, column: usize, field: &Field) -> Option<Statistics> {
         match self.columns.get(column)? {
-            Origin::File(own) => Some(in_type(self.table.statistics(*own)?, schema.fields().get(column)?)),
+            Origin::File(own) => Some(in_type(self.table.statistics(*own)?, field)),
             Origin::Constant(value) => Statistics::constant(value, self.table.blocks().iter().map(|block| block.rows).collect()).ok(),
             Origin::Derived { .. } | Origin::Image(_) | Origin::Absent => None,
         }

@@ -3,14 +3,14 @@
 //! They follow the top-level columns in the schema of the data set, so everything that goes by the number of a column needs to know nothing about
 //! them. The invariant: fields are matched by name in each file, and one that a file lacks is null there.
 
-use super::schema::with_wide_keys;
 use super::{Dataset, OpenFile, Origin};
 use crate::error::PathFault;
 use crate::{Error, Result};
 use arrow_schema::{FieldRef, Fields, Schema, SchemaRef};
-use shardmill_formats::table::{NestedColumn, Step, TableFile, column_field, column_number, fields_of};
+use shardmill_formats::table::{NestedColumn, Step, column_field, column_number, fields_of};
 use shardmill_plan::Expression;
 use shardmill_plan::names::{available, unknown_column};
+use shardmill_plan::schema::with_wide_keys;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ fn is_same_place(first: &[Origin], second: &[Origin]) -> bool {
 }
 
 /// Where a file has the fields of the data set.
-fn origins(file: &OpenFile, wanted: &[NestedColumn]) -> Vec<Origin> {
+pub(super) fn origins(file: &OpenFile, wanted: &[NestedColumn]) -> Vec<Origin> {
     let (top, nested) = (file.table.declared_schema().fields().len(), file.table.nested());
     let names = |steps: &[Step]| steps.iter().map(|step| step.name.clone()).collect::<Vec<_>>();
     let mut places: HashMap<(usize, Vec<String>), usize> = HashMap::with_capacity(nested.len());
@@ -113,16 +113,14 @@ fn origins(file: &OpenFile, wanted: &[NestedColumn]) -> Vec<Origin> {
     wanted.iter().map(|column| origin(column).unwrap_or(Origin::Absent)).collect()
 }
 
-/// A column of an open file, which may be a field inside of structs: its number, and its declared type.
+/// A column of a schema, which may be a field inside of structs: its number, and its type.
 ///
 /// # Errors
 /// [`shardmill_plan::Error::UnknownColumn`] and [`Error::UnknownPath`].
-pub fn column_of(table: &dyn TableFile, name: &str) -> Result<(usize, FieldRef)> {
-    let schema = table.declared_schema();
-    // Most names are those of top-level columns.
-    let nested = if schema.index_of(name).is_ok() { &[] } else { table.nested() };
-    let found = column_number(schema, nested, name).and_then(|number| Some((number, Arc::clone(column_field(schema, nested, number)?))));
-    found.ok_or_else(|| unknown_path(schema, nested, name))
+pub fn column_of(schema: &Schema, name: &str) -> Result<(usize, FieldRef)> {
+    let nested = NestedColumn::all(schema);
+    let found = column_number(schema, &nested, name).and_then(|number| Some((number, Arc::clone(column_field(schema, &nested, number)?))));
+    found.ok_or_else(|| unknown_path(schema, &nested, name))
 }
 
 /// Why there is no column `name`.

@@ -1,7 +1,6 @@
 //! Opens the files of a data set: lists them, reads their footers in parallel, and unifies their schemas.
 
 use super::found::{Found, find_files};
-use super::schema::unify;
 use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin, TextOptions};
 use crate::spent::reading;
 use crate::{Error, Result};
@@ -14,6 +13,7 @@ use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::records::BadLines;
 use shardmill_formats::table::{Statistics, TableFile};
 use shardmill_plan::prune::prune;
+use shardmill_plan::schema::{FileColumns, unify};
 use shardmill_plan::{DataFile, Expression, Partitions};
 use shardmill_storage::{Error as StorageError, Identity, OpenFiles, RangeRead, is_remote, resolved_path};
 use std::collections::{BTreeSet, HashMap};
@@ -87,7 +87,7 @@ impl Dataset {
         let mut shards = MdsShards::default();
         let Found { format, files, left_out, samples } = find_files(&options.paths, options.format, &mut shards)?;
         let Some(format) = format else {
-            let schema = unify(&std::iter::empty())?;
+            let schema = unify(&[])?;
             return Ok(Self {
                 format: options.format,
                 files: Vec::new(),
@@ -123,11 +123,11 @@ impl Dataset {
                 Err(error) => return Err(error),
             }
         }
-        let own = unify(&opened.iter().map(|(_, file, table, _)| (file.path.as_str(), table.declared_schema())))?;
+        let own = unify(&opened.iter().map(|(_, _, table, _)| FileColumns::of(table.as_ref())).collect::<Vec<_>>())?;
         let own = if format == Format::WebDataset { in_byte_order(&own) } else { own };
         partitions.check(&own)?;
         let fields = own.fields().iter().chain(partitions.fields()).cloned();
-        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let schema: SchemaRef = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), own.metadata().clone()));
         let files = opened.into_iter().map(|(number, file, table, size)| {
             let mut columns: Vec<Origin> =
                 own.fields().iter().map(|field| table.declared_schema().index_of(field.name()).map_or(Origin::Absent, Origin::File)).collect();
@@ -154,7 +154,7 @@ fn in_byte_order(schema: &Schema) -> SchemaRef {
     if let Some((_key, extensions)) = fields.split_first_mut() {
         extensions.sort_by(|first, second| first.name().cmp(second.name()));
     }
-    Arc::new(Schema::new(fields))
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 /// Which files may contain rows, judging by their partition values.
@@ -188,6 +188,18 @@ fn of_columns(filter: &Expression, columns: &BTreeSet<&str>) -> Option<Expressio
     let Expression::And(parts) = filter else { return None };
     let parts: Vec<Expression> = parts.iter().filter_map(|part| of_columns(part, columns)).collect();
     (!parts.is_empty()).then_some(Expression::And(parts))
+}
+
+/// Opens `paths`, which are files of one format, in parallel.
+///
+/// # Errors
+/// For a file that cannot be opened, and when cancelled.
+pub fn open_files(format: Format, paths: &[String], options: &DatasetOptions, cancel: &Cancel) -> Result<Vec<Arc<dyn TableFile>>> {
+    let shards = if format == Format::Mds { MdsShards::below(&options.paths)? } else { MdsShards::default() };
+    let file = |path: &String| DataFile { path: path.clone(), relative: path.clone() };
+    let files: Vec<(usize, DataFile)> = paths.iter().map(file).enumerate().collect();
+    let opened = open_all(format, &files, options, shards, &Arc::default(), cancel)?;
+    opened.into_iter().map(|opened| Ok(opened?.0)).collect()
 }
 
 /// Threads that usually wait for a store.

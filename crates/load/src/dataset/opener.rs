@@ -8,7 +8,6 @@ use super::Format;
 use super::format::signature_of;
 use super::mds::{MdsOpener, MdsShards};
 use super::refetched::refetched;
-use super::schema::has_nul;
 use super::text::{Nan, TextForm, TextOptions};
 use crate::{Error, Result};
 use arrow_schema::SchemaRef;
@@ -22,6 +21,7 @@ use shardmill_formats::records::Unpacker;
 use shardmill_formats::signature::{SIGNATURE_BYTES, Signature};
 use shardmill_formats::table::{Guarded, TableError, TableFile};
 use shardmill_formats::tar::samples::WebDatasetFile;
+use shardmill_plan::schema::has_nul;
 use shardmill_storage::RangeRead;
 use std::sync::Arc;
 

@@ -3,13 +3,14 @@
 use super::derived::Derivation;
 use super::images::{encoded_fields, encoded_lists};
 use super::{BlockOf, Dataset, OpenFile, Origin};
-use crate::types::exactly;
 use crate::{Error, Result};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StructArray, UInt64Array, new_null_array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::take::take;
+use shardmill_plan::schema::exactly;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Dataset {
@@ -39,9 +40,7 @@ impl Dataset {
     pub fn read_run(&self, first: BlockOf, count: usize, columns: &[usize]) -> Result<RecordBatch> {
         let schema = self.view_schema(columns);
         let Some(file) = self.files.get(first.file) else { return Ok(RecordBatch::new_empty(schema)) };
-        let own = file.own_columns(columns);
-        let batch = file.table.read_run(first.block..first.block + count, &own.numbers)?;
-        file.in_types(&batch, &own, columns, schema, &Rows { first_block: first.block, selection: None })
+        file.read_run(first.block..first.block + count, columns, schema)
     }
 
     /// All or the selected rows of a block, with the types of [`Dataset::view_schema`].
@@ -128,7 +127,24 @@ impl OpenFile {
         own
     }
 
-    fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>, schema: SchemaRef) -> Result<RecordBatch> {
+    /// All rows of consecutive blocks. `schema` has a field for each of `columns`, with the type to deliver.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a value does not fit its type.
+    pub fn read_run(&self, blocks: Range<usize>, columns: &[usize], schema: SchemaRef) -> Result<RecordBatch> {
+        let (own, first_block) = (self.own_columns(columns), blocks.start);
+        let batch = match blocks.len() {
+            1 => self.table.read(first_block, &own.numbers, None)?,
+            _ => self.table.read_run(blocks, &own.numbers)?,
+        };
+        self.in_types(&batch, &own, columns, schema, &Rows { first_block, selection: None })
+    }
+
+    /// All or the selected rows of a block, as [`OpenFile::read_run`].
+    ///
+    /// # Errors
+    /// As [`OpenFile::read_run`].
+    pub fn read(&self, block: usize, columns: &[usize], selection: Option<&BooleanBuffer>, schema: SchemaRef) -> Result<RecordBatch> {
         let own = self.own_columns(columns);
         let batch = self.table.read(block, &own.numbers, selection)?;
         self.in_types(&batch, &own, columns, schema, &Rows { first_block: block, selection })

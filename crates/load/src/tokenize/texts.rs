@@ -1,11 +1,11 @@
 //! The texts of a column.
 
 use super::InvalidBytes;
-use crate::types::value_type;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
 use arrow_cast::cast;
 use arrow_schema::DataType;
+use shardmill_plan::schema::value_type;
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -188,17 +188,24 @@ impl Journal {
         }
     }
 
-    /// Plans splits of new files, of which there may be none, and remaining splits again if other parts of the plan were committed since.
+    /// The schema of the splits that were planned last, as text.
+    #[must_use]
+    pub fn schema(&self) -> Option<&str> {
+        self.segments.iter().rev().find_map(|segment| segment.schema.as_deref())
+    }
+
+    /// Plans splits of new files, of which there may be none, and remaining splits again if other parts of the plan were committed since. `schema` is
+    /// that of the job, as text.
     ///
     /// # Errors
     /// When the plan cannot be saved.
-    pub fn extend(&mut self, splits: &[Split]) -> Result<()> {
+    pub fn extend(&mut self, splits: &[Split], schema: Option<String>) -> Result<()> {
         let amended = std::mem::take(&mut self.amended);
         let mut segments = if self.knows_ids { self.looks().planned_again() } else { Vec::new() };
         if !splits.is_empty() || !amended.is_empty() {
             let mut splits = splits.to_vec();
             splits.iter_mut().for_each(|split| self.places.store_files(&mut split.files));
-            segments.push(plan::new_segment(&splits, self.looks().processed(), amended));
+            segments.push(Segment { schema, ..plan::new_segment(&splits, self.looks().processed(), amended) });
         }
         if segments.is_empty() {
             return Ok(());

@@ -26,6 +26,9 @@ pub struct Segment {
     /// compared with each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<usize>,
+    /// The schema of the rows of a job over tables, as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -321,7 +324,7 @@ pub(crate) fn new_segment(splits: &[Split], processed: Vec<String>, amended: Vec
     // A version of a file that reappears has its old unit, which must not skip its own rows.
     let own: HashSet<&str> = splits.iter().map(|split| split.unit.as_str()).collect();
     let done_before = processed.into_iter().filter(|unit| !own.contains(unit.as_str())).collect();
-    Segment { splits, done_before, amended, part: None }
+    Segment { splits, done_before, amended, ..Segment::default() }
 }
 
 pub(crate) fn save(store: &JournalStore, root: &str, number: usize, segment: &Segment) -> Result<()> {

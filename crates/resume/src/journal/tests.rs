@@ -51,7 +51,7 @@ fn run_over(disk: &SimulatedDisk, files: &[InputFile], deletes: bool) -> Result<
     let mut journal = Journal::open(&options(), Arc::new(disk.clone()))?;
     let new = journal.discover(files)?;
     let splits: Vec<Split> = new.chunks(2).enumerate().map(|(index, files)| Split::new(index, files.to_vec())).collect();
-    journal.extend(&splits)?;
+    journal.extend(&splits, None)?;
     let committer = Committer::new(journal.commit_target(), Arc::new(disk.clone()));
     let pending = journal.pending();
     disk.make_directory(OUT).map_err(failed)?;
@@ -265,7 +265,7 @@ fn rewritten_input_is_refused_unless_ids_tell_its_rows() {
     let mut journal = Journal::open(&JournalOptions { reprocesses_changed: true, ..options() }, Arc::new(disk.process())).unwrap();
     let new = journal.discover(&files).unwrap();
     assert_eq!(new, [files[2].clone()]);
-    journal.extend(&[Split::new(0, new)]).unwrap();
+    journal.extend(&[Split::new(0, new)], None).unwrap();
     let pending = journal.pending();
     assert_eq!(pending.len(), 1);
     assert_eq!(journal.done_ids(pending[0].unit.as_ref().unwrap().segment).len(), 3);
@@ -277,7 +277,7 @@ fn file_that_was_away_when_its_split_was_committed_is_new_when_it_is_back() {
     let all = inputs(2);
     let mut journal = Journal::open(&options(), Arc::new(disk.process())).unwrap();
     let new = journal.discover(&all).unwrap();
-    journal.extend(&[Split::new(0, new)]).unwrap();
+    journal.extend(&[Split::new(0, new)], None).unwrap();
     drop(journal);
     assert_eq!(run(&disk.process(), 1, false).unwrap(), 1);
     assert_eq!(run(&disk.process(), 2, false).unwrap(), 1);

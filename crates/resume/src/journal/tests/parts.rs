@@ -13,7 +13,7 @@ fn planned(disk: &SimulatedDisk, files: &[InputFile]) -> Result<Journal> {
     let mut journal = Journal::open(&options(), Arc::new(disk.clone()))?;
     let new = journal.discover(files)?;
     let splits: Vec<Split> = new.into_iter().enumerate().map(|(index, file)| Split::new(index, vec![file])).collect();
-    journal.extend(&splits)?;
+    journal.extend(&splits, None)?;
     Ok(journal)
 }
 

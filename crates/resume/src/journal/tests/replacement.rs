@@ -126,7 +126,7 @@ fn file_that_a_failed_split_read_may_change() {
     let disk = SimulatedDisk::new(natures()[1]);
     let mut journal = Journal::open(&options(), Arc::new(disk.process())).unwrap();
     let new = journal.discover(&corrupt(&[1])).unwrap();
-    journal.extend(&[Split::new(0, new)]).unwrap();
+    journal.extend(&[Split::new(0, new)], None).unwrap();
     drop(journal);
     run_over(&disk.process(), &mended(&[1]), false).unwrap();
     assert_exact(&disk, FILES, "nothing of it was committed");

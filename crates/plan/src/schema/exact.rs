@@ -1,0 +1,204 @@
+//! The exact conversion of values to the type that their column has in all files.
+//!
+//! The invariant: [`exactly`] returns the same values in another type, or the first row that this type cannot hold.
+
+use super::value_type;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray, new_null_array};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_cast::cast;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_ord::cmp::distinct;
+use arrow_schema::{ArrowError, DataType, FieldRef, Fields};
+use shardmill_formats::table::type_name;
+use std::sync::Arc;
+
+/// Why an array cannot be converted.
+#[derive(Debug)]
+pub enum Misfit {
+    /// The first row with a value that the type cannot hold, and the value.
+    Value { row: usize, value: String },
+    /// Arrow has no conversion between the types.
+    Types(ArrowError),
+}
+
+impl From<ArrowError> for Misfit {
+    fn from(error: ArrowError) -> Self {
+        Self::Types(error)
+    }
+}
+
+impl Misfit {
+    /// As an error of Arrow, for a caller that does not count rows.
+    #[must_use]
+    pub fn into_arrow(self, from: &DataType, to: &DataType) -> ArrowError {
+        match self {
+            Self::Value { value, .. } => {
+                ArrowError::CastError(format!("{value} of type {} cannot be converted exactly to {}", type_name(from), type_name(to)))
+            }
+            Self::Types(error) => error,
+        }
+    }
+}
+
+/// The same values as `to`.
+///
+/// # Errors
+/// [`Misfit::Value`] for the first value that would change, as when it is rounded, out of range, or a number that would become a string.
+pub fn exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
+    use DataType::{Dictionary, FixedSizeList, LargeList, List, Map, Struct};
+    if array.data_type() == to {
+        return Ok(Arc::clone(array));
+    }
+    // Files that have only nulls in a column may have any type.
+    if array.logical_null_count() == array.len() {
+        return Ok(new_null_array(to, array.len()));
+    }
+    match (array.data_type(), to) {
+        (Struct(_), Struct(fields)) => Ok(Arc::new(fields_exactly(array.as_struct(), fields)?)),
+        (List(_), List(item)) => list_exactly::<i32, i32>(array.as_list(), item),
+        (List(_), LargeList(item)) => list_exactly::<i32, i64>(array.as_list(), item),
+        (LargeList(_), List(item)) => list_exactly::<i64, i32>(array.as_list(), item),
+        (LargeList(_), LargeList(item)) => list_exactly::<i64, i64>(array.as_list(), item),
+        (FixedSizeList(_, size), FixedSizeList(item, wanted)) if size == wanted => {
+            let list = array.as_fixed_size_list();
+            let values = exactly(list.values(), item.data_type())
+                .map_err(|misfit| of_item(misfit, |place| place / list.value_length().max(1).unsigned_abs() as usize))?;
+            Ok(Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, list.nulls().cloned(), list.len())?))
+        }
+        (FixedSizeList(item, _), List(_)) => exactly(&cast(array, &List(Arc::clone(item)))?, to),
+        (FixedSizeList(item, _), LargeList(_)) => exactly(&cast(array, &LargeList(Arc::clone(item)))?, to),
+        (Map(..), Map(entries, is_sorted)) => {
+            let map = array.as_map();
+            let Struct(fields) = entries.data_type() else {
+                return Err(ArrowError::InvalidArgumentError(format!("{} has no entries", type_name(to))).into());
+            };
+            let row_of = |place| row_of(map.offsets(), place);
+            let parts = map.entries().columns().iter().zip(fields).map(|(part, field)| exactly(part, field.data_type()));
+            let parts = parts.collect::<Result<Vec<_>, _>>().map_err(|misfit| of_item(misfit, row_of))?;
+            let entries_array = StructArray::try_new_with_length(fields.clone(), parts, map.entries().nulls().cloned(), map.entries().len())?;
+            Ok(Arc::new(MapArray::try_new(Arc::clone(entries), map.offsets().clone(), entries_array, map.nulls().cloned(), *is_sorted)?))
+        }
+        (Dictionary(_, own), Dictionary(_, value)) if own == value => flat_exactly(array, to),
+        (Dictionary(_, value), _) => exactly(&cast(array, value)?, to),
+        (_, Dictionary(_, value)) => Ok(cast(&exactly(array, value)?, to)?),
+        _ => flat_exactly(array, to),
+    }
+}
+
+fn fields_exactly(array: &StructArray, fields: &Fields) -> Result<StructArray, Misfit> {
+    let missing = array.fields().iter().find(|own| fields.find(own.name()).is_none());
+    if let Some(own) = missing {
+        return Err(ArrowError::CastError(format!(
+            "a struct with the field `{}` cannot be {}",
+            own.name(),
+            type_name(&DataType::Struct(fields.clone()))
+        ))
+        .into());
+    }
+    let child = |field: &FieldRef| match array.column_by_name(field.name()) {
+        Some(child) => exactly(child, field.data_type()),
+        None => Ok(new_null_array(field.data_type(), array.len())),
+    };
+    let children = fields.iter().map(child).collect::<Result<Vec<_>, _>>()?;
+    Ok(StructArray::try_new_with_length(fields.clone(), children, array.nulls().cloned(), array.len())?)
+}
+
+fn list_exactly<From: OffsetSizeTrait, To: OffsetSizeTrait>(list: &GenericListArray<From>, item: &FieldRef) -> Result<ArrayRef, Misfit> {
+    let offsets = list.offsets();
+    let values = exactly(list.values(), item.data_type()).map_err(|misfit| of_item(misfit, |place| row_of(offsets, place)))?;
+    let converted: Option<Vec<To>> = offsets.iter().map(|offset| To::from_usize(offset.as_usize())).collect();
+    let converted = converted.ok_or(ArrowError::OffsetOverflowError(list.values().len()))?;
+    Ok(Arc::new(GenericListArray::<To>::try_new(Arc::clone(item), OffsetBuffer::new(converted.into()), values, list.nulls().cloned())?))
+}
+
+/// The row of an item: preceding empty rows start there as well.
+fn row_of<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, place: usize) -> usize {
+    offsets.partition_point(|start| start.as_usize() <= place).saturating_sub(1)
+}
+
+fn of_item(misfit: Misfit, row_of: impl Fn(usize) -> usize) -> Misfit {
+    match misfit {
+        Misfit::Value { row, value } => Misfit::Value { row: row_of(row), value },
+        types => types,
+    }
+}
+
+fn flat_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
+    let has_bytes = is_bytes(array.data_type()) || is_bytes(to);
+    if value_type(array.data_type()).is_string() != value_type(to).is_string() && !has_bytes {
+        let row = (0..array.len()).find(|row| array.is_valid(*row)).unwrap_or_default();
+        return Err(Misfit::Value { row, value: shown(array, row)? });
+    }
+    // Without the option `safe` Arrow would stop at the first overflow, but would not say in which row.
+    let converted = cast(array, to)?;
+    let (own, nulls) = (array.logical_nulls(), converted.logical_nulls());
+    let is_lost = |row: &usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(*row)) && own.as_ref().is_none_or(|own| own.is_valid(*row));
+    let has_lost = nulls.as_ref().map_or(0, NullBuffer::null_count) != own.as_ref().map_or(0, NullBuffer::null_count);
+    let mut changed = if has_lost { (0..array.len()).find(is_lost) } else { None };
+    if may_round(array.data_type(), to) {
+        let differs = distinct(&cast(&converted, array.data_type())?, array)?;
+        changed = differs.values().set_indices().next().into_iter().chain(changed).min();
+    }
+    match changed {
+        Some(row) => Err(Misfit::Value { row, value: shown(array, row)? }),
+        None => Ok(converted),
+    }
+}
+
+fn is_bytes(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
+}
+
+/// A time that no calendar shows is a number.
+fn shown(array: &ArrayRef, row: usize) -> Result<String, ArrowError> {
+    let of = |array: &ArrayRef| ArrayFormatter::try_new(array, &FormatOptions::new())?.value(row).try_to_string();
+    of(array).or_else(|_| of(&cast(array, &DataType::Int64)?))
+}
+
+/// Whether a cast may change a value instead of making it null.
+fn may_round(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        _ if from.is_integer() && to.is_integer() => false,
+        _ if from.is_floating() && to.is_floating() => from.primitive_width() > to.primitive_width(),
+        _ if from.is_numeric() && to.is_numeric() => true,
+        _ => from.is_temporal() && to.is_temporal(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DataType::{Float64, Int64, Timestamp};
+    use arrow_array::{Int64Array, ListArray, TimestampSecondArray};
+    use arrow_schema::TimeUnit::Nanosecond;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn values_come_back_or_are_named(values in proptest::collection::vec(proptest::option::of(any::<i64>()), 1..20)) {
+            let array: ArrayRef = Arc::new(Int64Array::from(values.clone()));
+            let is_exact = |value: &Option<i64>| value.is_none_or(|value| value.unsigned_abs().leading_zeros() + value.trailing_zeros() >= 11);
+            match (exactly(&array, &Float64), values.iter().position(|value| !is_exact(value))) {
+                (Ok(floats), None) => prop_assert_eq!(&cast(&floats, &Int64).unwrap(), &array),
+                (Err(Misfit::Value { row, value }), Some(first)) => prop_assert_eq!((row, value), (first, values[first].unwrap().to_string())),
+                (found, expected) => prop_assert!(false, "{found:?}, expected {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn row_of_a_list_is_named_after_empty_and_null_ones() {
+        let lists = vec![Some(vec![Some(1)]), Some(vec![]), None, Some(vec![Some(2), Some(i64::MAX)])];
+        let array: ArrayRef = Arc::new(ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>(lists));
+        let misfit = exactly(&array, &DataType::new_list(Float64, true)).unwrap_err();
+        assert!(matches!(misfit, Misfit::Value { row: 3, .. }), "{misfit:?}");
+    }
+
+    #[test]
+    fn time_beyond_the_finer_unit_is_shown() {
+        let array: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
+        let misfit = exactly(&array, &Timestamp(Nanosecond, None)).unwrap_err();
+        assert!(matches!(&misfit, Misfit::Value { row: 1, value } if *value == i64::MAX.to_string()), "{misfit:?}");
+    }
+}
