@@ -125,7 +125,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'shardmill' has no attribute {name!r}")
     if name.islower() and name not in _MODULES:
         return import_module(f"shardmill.{name}")
-    return getattr(import_module(f"shardmill.{_MODULES[name]}"), name)
+    from shardmill._unknown_options import explain
+
+    names = globals()
+    names[name] = getattr(import_module(f"shardmill.{_MODULES[name]}"), name)
+    explain(names, [name])
+    return names[name]
 
 
 def __dir__() -> list[str]:

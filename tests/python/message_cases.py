@@ -443,6 +443,8 @@ CASES: dict[str, Callable[[], Any]] = {
     "tokenize of a loader": lambda: sm.Loader(P, tokenize=None),  # pyright: ignore[reportCallIssue]
     "filter of a mixture": lambda: sm.Mixture([P], filter="x > 1"),  # pyright: ignore[reportCallIssue]
     "steps of a loader as an option": lambda: sm.Loader(P, max_steps=3),  # pyright: ignore[reportCallIssue]
+    "download_retry of a loader": lambda: sm.Loader(P, download_retry=3),  # pyright: ignore[reportCallIssue]
+    "train_test_split of a data set": lambda: sm.Dataset(P).train_test_split,  # pyright: ignore[reportAttributeAccessIssue]
     "nulls of a loader": lambda: sm.Loader(P, nulls="fill"),  # pyright: ignore[reportCallIssue]
     "collate_fn of a loader": lambda: sm.Loader(P, collate_fn=list),  # pyright: ignore[reportCallIssue]
     "steps without rows": lambda: sm.Loader("empty", rank=0, world_size=1, output="numpy").steps(3),

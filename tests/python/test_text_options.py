@@ -205,7 +205,7 @@ def test_options_that_do_not_concern_the_format_are_refused(tmp_path: Path) -> N
         sm.Dataset(tmp_path / "a.csv", text=";")  # pyright: ignore[reportArgumentType]
     with pytest.raises(sm.OptionError, match="text must be a TextOptions"):
         TableSource(tmp_path / "a.csv", text={})  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match=r"hint: use text=sm.TextOptions\(delimiter=…\)"):
+    with pytest.raises(TypeError, match=r"hint: use sm.Dataset\(…, text=sm.TextOptions\(delimiter=…\)\)"):
         sm.Dataset(tmp_path / "a.csv", sep=";")  # pyright: ignore[reportCallIssue]
 
 

@@ -1,7 +1,10 @@
 """Names that users of torch, Hugging Face, pandas and MosaicML type: the error says what to type instead."""
 
 import inspect
+import pickle
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,72 +17,79 @@ from shardmill import curate
 from shardmill.curate import ParquetSink, Pipeline, TableSource, WebDatasetSink, WebDatasetSource
 from shardmill.errors import PlanError
 
-OPTIONS_OF_TORCH = [
-    *(
-        "num_workers",
-        "drop_last",
-        "collate_fn",
-        "sampler",
-        "batch_sampler",
-        "pin_memory",
-        "prefetch_factor",
-        "generator",
-    ),
-    *("persistent_workers", "worker_init_fn", "multiprocessing_context", "timeout"),
+PAGE = "docs/guides/coming-from.md"
+LISTED = f"; {PAGE} has the names of other libraries"
+#: Of each name on the page: the call, the name, and what to use.
+ROWS = [
+    (section.partition("\n")[0], name, use)
+    for section in (Path(__file__).parents[2] / PAGE).read_text(encoding="utf-8").split("\n## ")[1:]
+    for names, use in re.findall(r"^\| (`.+?) \| (.+) \|$", section, re.MULTILINE)
+    for name in re.findall(r"`(\w+)`", names)
 ]
-OPTIONS_OF_HUGGING_FACE = ["split", "streaming", "data_files", "name", "token", "buffer_size"]
-OPTIONS_IN_CLASSES = [
-    *("threads", "prefetch_bytes", "device", "stall_seconds", "audit", "nulls", "fill_values", "transform_workers"),
-    *(
-        "on_bad_rows",
-        "max_bad_rows",
-        "on_bad_files",
-        "on_bad_lines",
-        "shuffle_window_bytes",
-        "format",
-        "schema",
-        "partitioning",
-    ),
-    *("pickles", "ignore_zeros", "max_decoded_bytes", "shuffle_buffer_size"),
-]
-TABLES = [
-    (sm.Loader, unknown.LOADER),
-    (sm.Dataset, unknown.DATASET),
-    (sm.Dataset.iterate, unknown.ITERATE),
-    (sm.Writer, unknown.WRITER),
-    (sm.merge, unknown.MERGE),
-    (sm.Mixture, unknown.MIXTURE),
-    (sm.Packing, unknown.PACKING),
-    (sm.Runtime, unknown.RUNTIME),
-    (sm.Shuffle, unknown.SHUFFLE),
-    (sm.Output, unknown.OUTPUT),
-    (sm.Transform, unknown.TRANSFORM),
-    (sm.ErrorPolicy, unknown.ERROR_POLICY),
-    (Pipeline, unknown.PIPELINE),
-    (TableSource, unknown.SOURCE),
-    (WebDatasetSource, unknown.SOURCE),
-    (ParquetSink, unknown.SINK),
-    (WebDatasetSink, unknown.SINK),
-]
-PAIRS = [(target, name) for target, hints in TABLES for name in hints]
+OWN_HINTS = {name: hint for names, hint in unknown._REPLACEMENTS.items() for name in names.split()}
+OPTION_CLASSES = (sm.Runtime, sm.Output, sm.Shuffle, sm.Transform, sm.ErrorPolicy, sm.TextOptions, sm.Packing)
 
 
-@in_one("name", OPTIONS_OF_TORCH + OPTIONS_OF_HUGGING_FACE + OPTIONS_IN_CLASSES)
-def test_loader_has_a_hint_for_names_of_other_libraries_and_of_its_option_classes(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"^Loader\(\) got an unexpected keyword argument '{name}'\nhint: [^t]"):
-        sm.Loader("data", **{name: 2})
+def options_of(target: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(target).parameters)
 
 
-@in_one("target, name", PAIRS, ids=lambda value: getattr(value, "__name__", value))
-def test_hint_names_an_option_that_exists(target: Callable[..., Any], name: str) -> None:
-    assert name not in inspect.signature(target).parameters
+def refusal(target: Callable[..., Any], name: str) -> str:
+    """The hint of the error for an unknown option."""
     with pytest.raises(TypeError) as raised:
         target(**{name: 1})
-    message = str(raised.value)
-    assert message.startswith(f"{target.__name__}() got an unexpected keyword argument {name!r}\nhint: ")
-    hint = message.partition("hint: ")[2]
-    if hint.startswith("use ") and not hint.startswith("use sm."):
-        assert hint[4:].partition("=")[0] in inspect.signature(target).parameters
+    message, _, hint = str(raised.value).partition("\nhint: ")
+    assert message == f"{target.__qualname__}() got an unexpected keyword argument {name!r}"
+    return hint
+
+
+@pytest.fixture(scope="module")
+def one_row(tmp_path_factory) -> sm.Dataset:
+    path = tmp_path_factory.mktemp("one") / "a.parquet"
+    pq.write_table(pa.table({"x": [1]}), path)
+    return sm.Dataset(path)
+
+
+@in_one("call, name, use", ROWS, ids=str)
+def test_hint_for_a_name_of_another_library_agrees_with_the_page_or_names_it(
+    one_row: sm.Dataset, call: str, name: str, use: str
+) -> None:
+    if call == "Methods of a Dataset":
+        assert not hasattr(one_row, name)
+        with pytest.raises(AttributeError, match=rf"^'Dataset' object has no attribute '{name}'\nhint: \w") as raised:
+            getattr(one_row, name)
+        assert raised.value.name == name
+        hint = str(raised.value).partition("\nhint: ")[2]
+    elif call == "Dataset.iterate":
+        hint = refusal(one_row.iterate, name)
+    else:
+        hint = refusal(getattr(sm, call, None) or getattr(curate, call), name)
+    if not hint.endswith(LISTED) and hint != OWN_HINTS.get(name):
+        (*_, option) = re.findall(r"\w+(?==)|(?<=^did you mean ')\w+|(?<=^use )\w+$", hint)
+        assert option in re.findall(r"\w+", use), hint
+
+
+def test_page_has_each_name_with_a_hint_of_its_own() -> None:
+    assert OWN_HINTS.keys() - {name for _, name, _ in ROWS} == set()
+
+
+@in_one("name", sorted({name for kind in OPTION_CLASSES for name in options_of(kind)} - {*options_of(sm.Loader)}))
+def test_option_of_a_class_that_a_loader_takes_is_refused_with_the_class(name: str) -> None:
+    call = re.fullmatch(rf"use sm\.\w+\(…, \w+=sm\.(\w+)\((?:…, )?{name}=…\)\)", refusal(sm.Loader, name))
+    assert call is not None
+    assert getattr(sm, call[1]) in OPTION_CLASSES
+    assert name in options_of(getattr(sm, call[1]))
+
+
+@in_one("name", sorted({*options_of(sm.Dataset)} - {*options_of(sm.Loader), "threads"}))
+def test_option_of_files_is_refused_with_the_data_set(name: str) -> None:
+    assert refusal(sm.Loader, name) == f"use sm.Dataset(…, {name}=…)"
+    assert refusal(sm.Mixture, name) == f"use sm.Dataset(…, {name}=…)"
+
+
+@in_one("name", sorted({*options_of(sm.Loader)} - {*options_of(sm.Dataset)}))
+def test_option_of_batches_is_refused_with_the_loader(name: str) -> None:
+    assert refusal(sm.Dataset, name) == f"use sm.Loader(…, {name}=…)"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +98,20 @@ def test_hint_names_an_option_that_exists(target: Callable[..., Any], name: str)
         (
             lambda: sm.Loader("data", num_workers=4),
             "Loader() got an unexpected keyword argument 'num_workers'\n"
-            "hint: use runtime=sm.Runtime(threads=…): native threads replace worker processes",
+            "hint: use sm.Loader(…, runtime=sm.Runtime(threads=…)): native threads replace worker processes",
+        ),
+        (
+            lambda: sm.Dataset("data", num_workers=4),
+            "Dataset() got an unexpected keyword argument 'num_workers'\n"
+            "hint: use threads=…: native threads replace worker processes",
+        ),
+        (
+            lambda: sm.Loader("data", drop_last=True),
+            "Loader() got an unexpected keyword argument 'drop_last'\nhint: use tail=\"drop\"",
+        ),
+        (
+            lambda: sm.Loader("data", epoch_size=4),
+            "Loader() got an unexpected keyword argument 'epoch_size'\nhint: use sm.Mixture(…, epoch_rows=…)",
         ),
         (
             lambda: sm.Loader("data", bacth_size=4),
@@ -110,12 +133,16 @@ def test_hint_names_an_option_that_exists(target: Callable[..., Any], name: str)
         ),
         (
             lambda: sm.Shuffle(zzz=1),
-            "Shuffle() got an unexpected keyword argument 'zzz'\nhint: the options are window_bytes",
+            f"Shuffle() got an unexpected keyword argument 'zzz'\nhint: the options are window_bytes{LISTED}",
         ),
         (
             lambda: ParquetSink("out", exist_ok=True),
             "ParquetSink() got an unexpected keyword argument 'exist_ok'\n"
-            'hint: use mode="overwrite", which empties the directory, or mode="resume"',
+            'hint: use mode="overwrite", which replaces the existing output',
+        ),
+        (
+            lambda: Pipeline(threads=2),
+            "Pipeline() got an unexpected keyword argument 'threads'\nhint: use sm.curate.Pipeline.run(threads=…)",
         ),
     ],
 )
@@ -123,16 +150,6 @@ def test_message_of_an_unknown_option(call: Callable[[], object], message: str) 
     with pytest.raises(TypeError) as raised:
         call()
     assert str(raised.value) == message
-
-
-@pytest.mark.parametrize("name", unknown.DATASET_ATTRIBUTES)
-def test_data_set_has_a_hint_for_attributes_of_other_libraries(tmp_path, name: str) -> None:
-    pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
-    dataset = sm.Dataset(tmp_path / "a.parquet")
-    assert not hasattr(dataset, name)
-    with pytest.raises(AttributeError, match=rf"^'Dataset' object has no attribute '{name}'\nhint: \w") as raised:
-        getattr(dataset, name)
-    assert raised.value.name == name
 
 
 def test_data_set_of_hugging_face_on_disk_is_an_error_that_names_to_parquet(tmp_path) -> None:
@@ -157,6 +174,11 @@ def test_signature_and_subclasses_keep_their_own_options(tmp_path) -> None:
     assert len(Named(str(tmp_path), split="a")) == 1
     assert "kwargs" not in inspect.signature(sm.Loader).parameters
     assert list(inspect.signature(sm.Loader).parameters)[:2] == ["data", "batch_size"]
+
+
+@pytest.mark.parametrize("public", [sm.Loader, sm.merge, sm.Runtime, Pipeline, curate.inspect])
+def test_class_or_function_that_explains_its_options_can_be_pickled(public: Any) -> None:
+    assert pickle.loads(pickle.dumps(public)) is public
 
 
 def test_warning_of_a_data_set_names_the_line_of_the_caller(tmp_path) -> None:
@@ -186,11 +208,7 @@ FUNCTIONS = [curate.inspect, curate.verify, sm.rebuild_index]
 
 @pytest.mark.parametrize("target", [*STAGES, *FUNCTIONS, sm.Tokenizer, sm.RandomCrop, sm.resume.Checkpoint])
 def test_unknown_option_is_refused_with_those_that_exist(target: Callable[..., Any]) -> None:
-    with pytest.raises(TypeError) as raised:
-        target(zzzz=1)
-    message, _, hint = str(raised.value).partition("\nhint: ")
-    assert message == f"{target.__name__}() got an unexpected keyword argument 'zzzz'"
-    assert hint == f"the options are {', '.join(sorted(inspect.signature(target).parameters))}"
+    assert refusal(target, "zzzz") == f"the options are {', '.join(sorted(options_of(target)))}{LISTED}"
 
 
 def test_unknown_option_of_a_method_names_the_class_of_the_object(tmp_path) -> None:

@@ -10,6 +10,7 @@ Examples:
     >>> report = pipeline.run()  # doctest: +SKIP
 """
 
+from shardmill._unknown_options import explain
 from shardmill.curate._filters import (
     AspectRatioFilter,
     BlurFilter,
@@ -61,3 +62,5 @@ __all__ = [
     "phash",
     "verify",
 ]
+
+explain(globals(), __all__)

@@ -16,13 +16,11 @@ from typing import Any, ClassVar, Literal
 from shardmill._choices import check_choice
 from shardmill._extras import pyarrow_for
 from shardmill._option_values import flag, whole
-from shardmill._unknown_options import explains
 from shardmill.curate import _pixels as pixels
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
 
 
-@explains({})
 @dataclass(frozen=True)
 class AspectRatioFilter:
     """Keep images with ``min <= width / height <= max``, according to their headers.
@@ -50,7 +48,6 @@ class AspectRatioFilter:
         return _range_options("aspect_ratio", self.min, self.max, self.drop_invalid_rows)
 
 
-@explains({})
 @dataclass(frozen=True)
 class SizeFilter:
     """Keep images that are neither too small nor too large, according to their headers.
@@ -87,7 +84,6 @@ class SizeFilter:
         return {"size": bounds | {"drop_invalid_rows": self.drop_invalid_rows}}
 
 
-@explains({})
 @dataclass(frozen=True)
 class BlurFilter:
     """Keep images whose variance of the Laplacian is at least ``threshold``.
@@ -144,7 +140,6 @@ class DamageFilter:
         return {"damage": {"drop_invalid_rows": self.drop_invalid_rows}}
 
 
-@explains({})
 @dataclass(frozen=True)
 class ImageToTextRatioFilter:
     """Keep samples with ``min <= images / words <= max``.
@@ -179,7 +174,6 @@ class ImageToTextRatioFilter:
         return _range_options("image_to_text_ratio", self.min, self.max, self.drop_invalid_rows)
 
 
-@explains({})
 @dataclass(frozen=True)
 class Filter:
     """Keep rows or samples for which an expression is true.
@@ -249,7 +243,6 @@ class ImageStage:
         raise NotImplementedError
 
 
-@explains({})
 @dataclass(frozen=True)
 class QRCodeFilter(ImageStage):
     """Keep images in which QR codes cover less than ``threshold`` of the area.
@@ -279,7 +272,6 @@ class QRCodeFilter(ImageStage):
         return [array is not None and pixels.qr_code_share(array) < self.threshold for array in arrays]
 
 
-@explains({})
 @dataclass(frozen=True)
 class ClipScoreFilter(ImageStage):
     """Keep images that match a text of their sample.
@@ -313,7 +305,6 @@ class ClipScoreFilter(ImageStage):
         return [score is not None and score >= self.min_score for score in scores]
 
 
-@explains({})
 @dataclass(frozen=True)
 class Map:
     """Run a user-defined function on tables.
@@ -394,7 +385,6 @@ def _joined(tables: list[Any]) -> list[Any]:
     return tables
 
 
-@explains({})
 @dataclass(frozen=True)
 class ReencodeImages:
     """Store each image in another codec, upright and at most ``max_side`` large.

@@ -13,7 +13,6 @@ from shardmill._option_values import whole
 from shardmill._progress import Progress
 from shardmill._terminal import aligned, counted, escape, size_text
 from shardmill._threads import thread_count
-from shardmill._unknown_options import explains
 from shardmill.curate._inspection_arrayrecord import arrayrecord_lines
 from shardmill.curate._report import summed
 from shardmill.data._left_out import warn_of_left_out
@@ -112,7 +111,6 @@ class Inspection:
         return "\n".join(map(escape, _overview(self)))
 
 
-@explains({})
 def inspect(
     paths: Paths,
     *,

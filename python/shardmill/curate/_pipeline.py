@@ -16,7 +16,6 @@ from shardmill._option_values import whole
 from shardmill._progress import Progress
 from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
-from shardmill._unknown_options import PIPELINE, explains
 from shardmill.curate._placement import refuse_inside_input
 from shardmill.curate._report import Report
 from shardmill.curate._sinks import Sink
@@ -36,7 +35,6 @@ _CHUNK_BYTES = 32 << 20
 _LEFT_OUT = "left out of the job"
 
 
-@explains(PIPELINE)
 @dataclass
 class Pipeline:
     """A curation job. The constructor checks the options and does not touch the disk.
@@ -151,7 +149,6 @@ class Pipeline:
             schema=schema,
         )
 
-    @explains({})
     def run(
         self,
         executor: Literal["local", "ray"] = "local",

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 from shardmill._choices import check_choice
 from shardmill._option_values import checked_schema, flag, whole
-from shardmill._unknown_options import SINK, explains
 from shardmill._warnings import warn_caller
 from shardmill.curate._sources import described
 from shardmill.errors import AppendModeError, OptionError
@@ -85,7 +84,6 @@ class Sink:
         }
 
 
-@explains(SINK)
 @dataclass(frozen=True, repr=False)
 class ParquetSink(Sink):
     """Write Parquet. Images of documents are stored uncompressed, other columns are compressed; row groups are limited by bytes.
@@ -128,7 +126,6 @@ class ParquetSink(Sink):
         return super()._options() | {name: getattr(self, name) for name in own}
 
 
-@explains(SINK)
 @dataclass(frozen=True, repr=False)
 class WebDatasetSink(Sink):
     """Write WebDataset tars: for each document its images in reading order, then its JSON.

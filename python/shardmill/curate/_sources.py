@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from shardmill._native.storage import redacted
 from shardmill._option_values import checked_schema, flag, keep_iterated, listed, whole
 from shardmill._sizes import byte_count
-from shardmill._unknown_options import SOURCE, explains
 from shardmill._warnings import warn_caller
 from shardmill.errors import OptionError
 from shardmill.storage._configure import refuse_keys, shown
@@ -122,7 +121,6 @@ class Source:
         }
 
 
-@explains(SOURCE)
 @dataclass(frozen=True, repr=False)
 class WebDatasetSource(Source):
     """Tar shards (``.tar``, ``.tar.gz``, ``.tgz``, ``.tar.zst``) in which each JSON member is one document.
@@ -201,7 +199,6 @@ class WebDatasetSource(Source):
         }
 
 
-@explains(SOURCE)
 @dataclass(frozen=True, repr=False)
 class InterleavedParquetSource(Source):
     """Parquet files with one row per text, image or metadata entry.

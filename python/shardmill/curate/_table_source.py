@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shardmill._option_values import checked_schema, keep_iterated, listed
-from shardmill._unknown_options import SOURCE, explains
 from shardmill.curate._sources import Source
 from shardmill.data._dataset import Format
 from shardmill.data._text_options import TextOptions, checked_text
@@ -19,7 +18,6 @@ from shardmill.storage._configure import refuse_keys
 _PARTITION_BYTES = 32_000_000
 
 
-@explains(SOURCE)
 @dataclass(frozen=True, repr=False)
 class TableSource(Source):
     """Parquet, ORC, CSV, JSONL, ArrayRecord, MDS or WebDataset files with any columns, whose rows are not documents.

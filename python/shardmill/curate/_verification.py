@@ -13,7 +13,6 @@ from shardmill._option_values import whole
 from shardmill._progress import Progress
 from shardmill._terminal import aligned
 from shardmill._threads import thread_count
-from shardmill._unknown_options import explains
 from shardmill.data._left_out import warn_of_left_out
 from shardmill.storage._paths import Paths, path_list
 
@@ -89,7 +88,6 @@ class FileCheck:
         return asdict(self)
 
 
-@explains({})
 def verify(
     paths: Paths,
     *,

@@ -15,7 +15,7 @@ from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, warn_of_stall
 from shardmill._terminal import counted
 from shardmill._threads import checked_threads
-from shardmill._unknown_options import DATASET, DATASET_ATTRIBUTES, ITERATE, explains, unknown_attribute
+from shardmill._unknown_options import unknown_attribute
 from shardmill._warnings import warn_caller
 from shardmill.data._arrow import ArrowRows, as_pyarrow
 from shardmill.data._decodings import Decoding, decoded, decodings_of
@@ -122,7 +122,6 @@ class Dataset(ArrowRows):
     _tokenize: Tokenize | None = None
     _images: Sequence[Images] = ()
 
-    @explains(DATASET)
     def __init__(
         self,
         path: PathLike | Sequence[PathLike],
@@ -229,7 +228,7 @@ class Dataset(ArrowRows):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise unknown_attribute(self, name, DATASET_ATTRIBUTES)
+            raise unknown_attribute(self, name)
 
     @property
     def format(self) -> Format | None:
@@ -365,7 +364,6 @@ class Dataset(ArrowRows):
             return (self[row] for row in range(len(self)))
         return self.iterate()
 
-    @explains(ITERATE)
     def iterate(
         self, *, shuffle: bool = False, seed: int = 0, epoch: int = 0, start: int = 0
     ) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Literal
 
 from shardmill._choices import check_choice
-from shardmill._unknown_options import ERROR_POLICY, explains
 from shardmill.errors import OptionError
 
 RowPolicy = Literal["raise", "skip", "replace"]
@@ -15,7 +14,6 @@ FilePolicy = Literal["raise", "skip"]
 LinePolicy = Literal["raise", "skip", "null"]
 
 
-@explains(ERROR_POLICY)
 @dataclass(frozen=True, kw_only=True)
 class ErrorPolicy:
     """What happens to rows, files and lines that cannot be read.

@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 from shardmill._choices import check_choice
 from shardmill._native import pixels as _native
 from shardmill._option_values import checked_seed, index_of, whole
-from shardmill._unknown_options import IMAGES, explains
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._paths import PathLike
 
@@ -43,7 +42,6 @@ _STATISTICS = {
 }
 
 
-@explains({})
 @dataclass(frozen=True)
 class RandomCrop:
     """A random part of each image, resized to ``size``, as ``RandomResizedCrop`` of torchvision chooses it.
@@ -164,7 +162,6 @@ class Images:
     damaged: DamagedImages
     on_error: Literal["null"] | None
 
-    @explains(IMAGES)
     def __init__(
         self,
         column: str,

@@ -6,11 +6,9 @@ import os
 
 from shardmill._native import load as _native
 from shardmill._threads import checked_threads
-from shardmill._unknown_options import explains
 from shardmill.storage._paths import served_path
 
 
-@explains({})
 def rebuild_index(path: str | os.PathLike[str], *, threads: int | None = None) -> tuple[int, int]:
     """Rebuild ``index.json`` of a directory from its ``shard.*.mds*`` files, in the order of their numbers.
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardmill._choices import check_choice
-from shardmill._unknown_options import TEXT_OPTIONS, explains
 from shardmill.errors import OptionError
 
 Encoding = Literal["utf-8", "utf-16", "latin-1", "cp1252"]
 NanPolicy = Literal["float", "raise"]
 
 
-@explains(TEXT_OPTIONS)
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
     r"""How the text of CSV and JSONL files is written. An option that does not concern the format of the files is an error if it is set.

@@ -17,7 +17,6 @@ from shardmill._choices import check_choice
 from shardmill._native import load as _native
 from shardmill._option_values import listed, whole
 from shardmill._sizes import byte_count
-from shardmill._unknown_options import TOKENIZE, explains
 from shardmill.data._chat_template import json_of, template_kwargs_of, template_text
 from shardmill.data._counts_directory import check_counts_directory, default_counts
 from shardmill.data._token_function import TokenFunction, name_of
@@ -135,7 +134,6 @@ class Tokenize:
     counts: str
     max_document_bytes: int
 
-    @explains(TOKENIZE)
     def __init__(
         self,
         text: str | Sequence[str] = (),

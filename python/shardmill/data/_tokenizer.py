@@ -12,7 +12,6 @@ from typing import Any, Literal
 from shardmill._native import tokens as _native
 from shardmill._option_values import index_of
 from shardmill._threads import checked_threads
-from shardmill._unknown_options import explains
 from shardmill._warnings import warn_caller
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._paths import served_path
@@ -63,7 +62,6 @@ class Tokenizer:
         ([1, 2], 'world hello')
     """
 
-    @explains({})
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -13,7 +13,6 @@ from shardmill._native import load as _native
 from shardmill._option_values import checked_seed, listed, whole
 from shardmill._stall import checked_stall_seconds
 from shardmill._threads import checked_threads
-from shardmill._unknown_options import LOADER, explains
 from shardmill.data._arrow import ArrowRows
 from shardmill.data._dataset import Dataset
 from shardmill.data._error_policy import ErrorPolicy, error_policy
@@ -121,7 +120,6 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration, Arr
         [5, 6, 7, 8, 9]
     """
 
-    @explains(LOADER)
     def __init__(
         self,
         data: Dataset | Mixture | PathLike | Sequence[PathLike],

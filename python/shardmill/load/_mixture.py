@@ -10,7 +10,6 @@ from typing import Any, Literal
 from shardmill._native import load as _native
 from shardmill._option_values import index_of, whole
 from shardmill._threads import checked_threads
-from shardmill._unknown_options import MIXTURE, explains
 from shardmill.data._arrow import as_pyarrow
 from shardmill.data._dataset import Dataset
 from shardmill.data._decodings import Decoding, decodings_of
@@ -61,7 +60,6 @@ class Mixture:
         10
     """
 
-    @explains(MIXTURE)
     def __init__(
         self,
         sources: Mapping[str, Source | Mixture] | Sequence[Source | Mixture],

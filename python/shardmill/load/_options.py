@@ -11,7 +11,6 @@ from shardmill._option_values import flag
 from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, checked_stall_seconds
 from shardmill._threads import checked_threads
-from shardmill._unknown_options import OUTPUT, RUNTIME, SHUFFLE, TRANSFORM, explains
 from shardmill.data._dataset import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES
 from shardmill.errors import OptionError
 from shardmill.load._checks import at_least
@@ -23,7 +22,6 @@ ListForm = Literal["auto", "ragged"]
 Tail = Literal["uneven", "drop", "pad"]
 
 
-@explains(SHUFFLE)
 @dataclass(frozen=True)
 class Shuffle:
     """How rows are shuffled.
@@ -52,7 +50,6 @@ class Shuffle:
         return int(self.window_bytes)
 
 
-@explains(OUTPUT)
 @dataclass(frozen=True)
 class Output:
     """The type of the batches, the policy for nulls, and the form of lists.
@@ -136,7 +133,6 @@ class Output:
         return [("pad_value", self.pad_value, 0), ("side", self.side, "right")]
 
 
-@explains(TRANSFORM)
 @dataclass(frozen=True)
 class Transform:
     """A function that is called with each batch, in order.
@@ -169,7 +165,6 @@ class Transform:
         object.__setattr__(self, "workers", at_least("Transform.workers", self.workers, 0))
 
 
-@explains(RUNTIME)
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
     """Runtime settings of a loader. They never change which rows are returned, or their order.

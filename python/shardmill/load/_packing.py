@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from shardmill._native import packing as _native
 from shardmill._option_values import index_of, listed
-from shardmill._unknown_options import PACKING, explains
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
 from shardmill.errors import MissingColumnError, OptionError
@@ -99,7 +98,6 @@ class Packing:
     epoch_packs: int | None = None
     pad_value: Any = field(default=0)
 
-    @explains(PACKING)
     def __init__(
         self,
         columns: str | Sequence[str],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shardmill._extras import pyarrow_for
-from shardmill._unknown_options import explains
 from shardmill.errors import OptionError
 from shardmill.load import _mixture_state as mixture_state
 from shardmill.load import _ranks as ranks
@@ -70,7 +69,6 @@ class LoaderReports:
         plan, share = self._plan(asked), self._share()
         return Audit(*plan.audit(asked, start, plan.end(start, share) if end is None else end, share))
 
-    @explains({})
     def explain(
         self,
         *,
@@ -133,7 +131,6 @@ class LoaderReports:
         answer = self._plan(asked).explain(asked, step, share, columns)
         return {**mixture_state.by_name(answer, self._dataset), "tail": share["tail"]}
 
-    @explains({})
     def explain_table(
         self,
         *,

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from shardmill._choices import check_choice
 from shardmill._native import storage
 from shardmill._sizes import byte_count
-from shardmill._unknown_options import explains
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._configure import configure_all, refuse_keys, shown
 from shardmill.storage._paths import is_remote, path_list, path_of, real, root_of, served_path
@@ -23,7 +22,6 @@ ChangedInput = Literal["raise", "reprocess"]
 Delivery = Literal["exactly-once", "at-least-once"]
 
 
-@explains({})
 @dataclass(frozen=True)
 class Checkpoint:
     """Where a ``shardmill.curate.Pipeline`` records completed splits, so that a stopped run can be resumed.

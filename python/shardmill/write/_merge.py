@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from shardmill._native import storage
 from shardmill._native.formats import type_names
-from shardmill._unknown_options import MERGE, explains
 from shardmill.data._shard_index import INDEX_NAME, basename_of, check_same_columns, index_path, read_index, write_index
 from shardmill.errors import FormatError, NotFoundError, OptionError, PlanError
 from shardmill.storage._configure import configure_all
@@ -20,7 +19,6 @@ from shardmill.write._output import output_of
 _SHARD_HINT = "copy the shard again, write the part again, or rebuild its index with `shardmill repair-index`"
 
 
-@explains(MERGE)
 def merge(
     out: PathLike, parts: Iterable[PathLike] | None = None, *, storage_options: Mapping[str, Any] | None = None
 ) -> list[str]:

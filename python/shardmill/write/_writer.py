@@ -11,7 +11,6 @@ from typing import Any, Literal
 from shardmill._native import write as _native
 from shardmill._option_values import whole
 from shardmill._threads import checked_threads
-from shardmill._unknown_options import WRITER, explains
 from shardmill.errors import ClosedError, FormatError, OptionError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._fsspec import located
@@ -107,7 +106,6 @@ class Writer:
         ['index.json', 'shard.00000.mds']
     """
 
-    @explains(WRITER)
     def __init__(
         self,
         out: str | os.PathLike[str],
@@ -301,7 +299,6 @@ class Writer:
         self._check_open()
         self._guarded(lambda: self._write_batch(batch))
 
-    @explains({})
     def write_rows(
         self, rows: Iterable[Any], *, workers: int = 0, transform: Callable[[Any], Any] | None = None
     ) -> None:

@@ -10,7 +10,7 @@ from ray.data.checkpoint import CheckpointConfig
 
 from shardmill._choices import check_choice
 from shardmill._sizes import byte_count
-from shardmill._unknown_options import explains
+from shardmill._unknown_options import check_options
 from shardmill.integrations.ray_checkpoint._filter import ShardmillCheckpointFilter
 from shardmill.integrations.ray_checkpoint._load import ShardmillCheckpointManager
 from shardmill.resume._checkpoint import NullIds
@@ -34,7 +34,6 @@ class ShardmillCheckpointConfig(CheckpointConfig):
     in_read_tasks: bool
 
 
-@explains({}, also=inspect.signature(CheckpointConfig).parameters)
 def checkpoint_config(
     *,
     id_column: str,
@@ -73,6 +72,10 @@ def checkpoint_config(
         >>> config.checkpoint_filter_cls.__name__, config.delete_checkpoint_on_success
         ('ShardmillCheckpointFilter', False)
     """
+    options = [checkpoint_config, CheckpointConfig]
+    check_options(
+        "checkpoint_config", ray_options, [name for of in options for name in inspect.signature(of).parameters]
+    )
     check_choice("null_ids", null_ids, NullIds)
     memory = byte_count(memory_bytes, "memory_bytes")
     classes = {"checkpoint_filter_cls": ShardmillCheckpointFilter, "checkpoint_manager_cls": ShardmillCheckpointManager}
