@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -475,10 +476,12 @@ def test_job_after_a_crash_undoes_the_write_and_does_it_again(tmp_path):
 def test_ray_without_the_parts_that_the_rule_stands_on_filters_in_actors(tmp_path, monkeypatch, caplog):
     checkpoint = write(tmp_path / "checkpoint", [1], "done.parquet")
     config = checkpoint_config(id_column="id", checkpoint_path=checkpoint)
-    monkeypatch.setitem(sys.modules, "shardmill.integrations.ray_checkpoint._placement", None)
-    monkeypatch.delattr("shardmill.integrations.ray_checkpoint._placement", raising=False)
+    monkeypatch.setitem(sys.modules, "shardmill.integrations.ray_checkpoint._plan", None)
+    monkeypatch.delattr("shardmill.integrations.ray_checkpoint._plan")
+    importlib.reload(sys.modules["shardmill.integrations.ray_checkpoint"])
 
     reference, _size = loaded(config)
 
     assert "filtered in actors" in caplog.text
+    assert "checked only when a job is resumed" in caplog.text
     assert ShardmillCheckpointFilter(config, reference).filter_rows_for_block(pa.table({"id": [1, 2]})).num_rows == 1

@@ -299,3 +299,20 @@ def test_classes_in_a_plain_config_check_too(tmp_path, context):
 
     with pytest.raises(errors.IdTypeError, match=r"a\.parquet"):
         ray.data.read_parquet(str(tmp_path / "in")).write_parquet(str(tmp_path / "out"))
+
+
+def test_driver_checks_each_input_file_once_in_a_first_and_in_a_resumed_job(tmp_path, context, monkeypatch):
+    files = [str(write(tmp_path / "in" / f"{number}.parquet", [number])) for number in range(3)]
+    checked, check_files = [], run.check_files
+
+    def counted(check, filesystem, paths, **options):
+        checked.extend(paths)
+        check_files(check, filesystem, paths, **options)
+
+    monkeypatch.setattr(run, "check_files", counted)
+
+    run_job(context, tmp_path)
+    assert sorted(checked) == files
+    checked.clear()
+    run_job(context, tmp_path)
+    assert sorted(checked) == files

@@ -17,12 +17,14 @@ from shardmill.integrations.ray_checkpoint._filter import ShardmillCheckpointFil
 from shardmill.integrations.ray_checkpoint._load import ShardmillCheckpointManager
 
 try:
-    from shardmill.integrations.ray_checkpoint import _checks as checks
+    from shardmill.integrations.ray_checkpoint import _plan as plan
 except ImportError as missing:
-    # The checks depend on Ray internals that other versions may have moved; the rest does not.
-    logging.getLogger(__name__).warning("Ids are checked only when a job is resumed: %s", missing)
+    # It depends on Ray internals that other versions may have moved; the rest does not.
+    logging.getLogger(__name__).warning(
+        "Ids are checked only when a job is resumed, and the checkpoint is filtered in actors: %s", missing
+    )
 else:
-    checks.register()
+    plan.register()
 
 __all__ = [
     "ShardmillCheckpointConfig",

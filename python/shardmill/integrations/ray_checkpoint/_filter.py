@@ -25,8 +25,7 @@ class ShardmillCheckpointFilter(CheckpointFilter):
     def __init__(self, config: CheckpointConfig, checkpoint_ref: Any) -> None:
         super().__init__(config, checkpoint_ref)
         self._index = opened(ray.get(checkpoint_ref), config.filesystem)
-        allows_nulls = getattr(config, "null_ids", "raise") == "always_process"
-        self._check = IdCheck(str(config.id_column), allows_nulls)
+        self._check = IdCheck.of(config)
 
     def filter_rows_for_block(self, block: Block) -> pa.Table:
         """Return the rows that remain to be processed.
@@ -55,7 +54,7 @@ class ShardmillCheckpointFilter(CheckpointFilter):
 
     def _is_done(self, table: pa.Table) -> pa.BooleanArray:
         self._check.check(table, "a block")
-        ids = table[str(self.id_column)]
+        ids = table[self._check.column]
         if ids.null_count == len(ids):
             return pa.repeat(pa.scalar(False), len(ids))
         found = self._index.contains(ids)

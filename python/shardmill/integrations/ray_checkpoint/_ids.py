@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from pyarrow.fs import FileSelector, FileSystem, FileType
+from ray.data.checkpoint import CheckpointConfig
 
 from shardmill._native import resume as _native
 from shardmill.data._type_names import type_name
@@ -39,6 +40,12 @@ class IdCheck:
     filesystem: FileSystem | None = None
     directory: str | None = None
 
+    @classmethod
+    def of(cls, config: CheckpointConfig, directory: str | None = None) -> IdCheck:
+        """The rules of a job. Ray's own config has no option for nulls."""
+        allows_nulls = getattr(config, "null_ids", "raise") == "always_process"
+        return cls(str(config.id_column), allows_nulls, config.filesystem, directory)
+
     def check_type(self, schema: pa.Schema, place: str) -> None:
         """Check the id column of the schema of a file or a block, which is called ``place`` in messages.
 
@@ -53,8 +60,7 @@ class IdCheck:
         if pa.types.is_null(field.type):
             # All ids are null, which is checked separately.
             return
-        found = _id_type(field, place)
-        _agree(self, found, place)
+        _agree(self, _id_type(field, place), place)
 
     def check(self, table: pa.Table, place: str, first_row: int = 0) -> None:
         """Check the ids of a block, whose first row has the index ``first_row`` in ``place``.
@@ -67,12 +73,9 @@ class IdCheck:
         self.check_type(table.schema, place)
         ids = table[self.column]
         if ids.null_count and not self.allows_nulls:
-            raise self.null(place, first_row + ids.is_null().index(True).as_py())
-
-    def null(self, place: str, row: int) -> FormatError:
-        """Return the error for a row without an id."""
-        hint = 'null_ids="always_process" always processes rows without an id'
-        return FormatError(f"Id column `{self.column}` is null in row {row} of {place}\nhint: {hint}")
+            row = first_row + ids.is_null().index(True).as_py()
+            hint = 'null_ids="always_process" always processes rows without an id'
+            raise FormatError(f"Id column `{self.column}` is null in row {row} of {place}\nhint: {hint}")
 
     def seed(self, id_type: str) -> None:
         """Record the type of the ids of earlier runs."""

@@ -7,7 +7,6 @@ needs nothing else, and a process that does not find it builds the same index.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -35,23 +34,22 @@ class IndexSpec:
         column: name of the id column.
         files: the records.
         memory_bytes: memory for the build.
-        family: prefix of the names of all indexes of this checkpoint; once there is a newer one, older ones are useless.
-        name: name of the file. Computed once, because there may be many records and many tasks.
+        name: name of the file; what precedes its last hyphen is the same for all indexes of this checkpoint. Computed once,
+            because there may be many records and many tasks.
     """
 
     checkpoint: str
     column: str
     files: tuple[str, ...]
     memory_bytes: int
-    family: str
     name: str
 
     @classmethod
     def of(cls, checkpoint: str, column: str, files: list[FileInfo], memory_bytes: int) -> IndexSpec:
         """The index of these files as they are now."""
-        family = f"ray-{digest([checkpoint, column])}-"
-        name = f"{family}{digest([[info.path, info.size, info.mtime_ns] for info in files])}.ids"
-        return cls(checkpoint, column, tuple(info.path for info in files), memory_bytes, family, name)
+        versions = digest([[info.path, info.size, info.mtime_ns] for info in files])
+        name = f"ray-{digest([checkpoint, column])}-{versions}.ids"
+        return cls(checkpoint, column, tuple(info.path for info in files), memory_bytes, name)
 
 
 #: Indexes that this process has mapped, by name.
@@ -69,17 +67,16 @@ def opened(spec: IndexSpec, filesystem: FileSystem) -> IdIndex:
 
 
 def _build(spec: IndexSpec, filesystem: FileSystem, target: str) -> _native.IdIndex:
-    start, path = time.monotonic(), Path(target)
+    path = Path(target)
     logger.info("Loading checkpoint %s: %d files", spec.checkpoint, len(spec.files))
     files = list(spec.files)
     source = files if isinstance(filesystem, LocalFileSystem) else _batches(filesystem, files, spec.column)
     index = IdIndex.build(source, spec.column, path=path, memory_bytes=spec.memory_bytes, progress=False)
-    for older in path.parent.glob(f"{spec.family}*.ids"):
+    for older in path.parent.glob(f"{spec.name.rpartition('-')[0]}-*.ids"):
         if older != path:
-            # A process that has mapped it keeps it.
+            # It is useless now. A process that has mapped it keeps it.
             older.unlink(missing_ok=True)
-    seconds = time.monotonic() - start
-    logger.info("Loaded checkpoint %s: %d ids in %.1f s", spec.checkpoint, len(index), seconds)
+    logger.info("Loaded checkpoint %s: %d ids", spec.checkpoint, len(index))
     return index._native
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import posixpath
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileSystem, FileType
 from ray.data.checkpoint import CheckpointConfig
-from ray.data.datasource.path_util import _unwrap_protocol
 
 from shardmill.integrations.ray_checkpoint._ids import IdCheck
 
@@ -26,29 +25,31 @@ _PREFIX, _SUFFIX = ".shardmill-", ".run"
 _THREADS = 16
 
 
-def begin(config: CheckpointConfig) -> IdCheck:
-    """Create the directory of an execution, and remove those of earlier executions.
+@contextmanager
+def execution(config: CheckpointConfig, checkpoint: str) -> Iterator[IdCheck]:
+    """Create the directory of an execution for the duration of a with-block, and remove those of earlier executions.
 
     Args:
         config: made by ``checkpoint_config``, or Ray's own config with the classes of shardmill.
+        checkpoint: path of the checkpoint in its file system.
 
-    Returns:
-        The check used by all of its tasks.
+    Yields:
+        The check used by all tasks of the execution.
     """
     filesystem = config.filesystem
-    directory = _unwrap_protocol(config.checkpoint_path)
-    for info in filesystem.get_file_info(FileSelector(directory, allow_not_found=True)):
-        name = posixpath.basename(info.path)
+    for info in filesystem.get_file_info(FileSelector(checkpoint, allow_not_found=True)):
+        name = info.base_name
         if info.type == FileType.Directory and name.startswith(_PREFIX) and name.endswith(_SUFFIX):
-            end(filesystem, info.path)
-    directory = posixpath.join(directory, f"{_PREFIX}{uuid.uuid4().hex}{_SUFFIX}")
+            _remove(filesystem, info.path)
+    directory = posixpath.join(checkpoint, f"{_PREFIX}{uuid.uuid4().hex}{_SUFFIX}")
     filesystem.create_dir(directory, recursive=True)
-    allows_nulls = getattr(config, "null_ids", "raise") == "always_process"
-    return IdCheck(str(config.id_column), allows_nulls, filesystem, directory)
+    try:
+        yield IdCheck.of(config, directory)
+    finally:
+        _remove(filesystem, directory)
 
 
-def end(filesystem: FileSystem, directory: str) -> None:
-    """Remove the directory of an execution."""
+def _remove(filesystem: FileSystem, directory: str) -> None:
     with suppress(FileNotFoundError):
         filesystem.delete_dir(directory)
 
