@@ -8,9 +8,9 @@ time than that. Invariant: when ``run_splits`` ends, in any way, none of its tas
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -78,59 +78,49 @@ def run_splits(function: Callable[[str], T], splits: Sequence[str], workers: int
     Raises:
         EngineError: If a task raised, or was lost after all of its retries, or the cluster had no CPU for ten minutes.
     """
-    token = uuid.uuid4().hex
     # Inside a list, the reference itself is the argument, so the worker fetches the object only once.
     shared = [ray.put(function)]
     waiting = deque(enumerate(splits))
     running: dict[Any, int] = {}
-    window, measured_at = _window(workers, _cpus()), time.monotonic()
-    had_cpu_at = measured_at
+    window, measured_at, had_cpu_at = 0, -math.inf, time.monotonic()
     try:
         while waiting or running:
-            while waiting and len(running) < window:
-                index, split = waiting.popleft()
-                running[_run_split.remote(token, shared, split)] = index
-            finished, _unfinished = ray.wait(list(running), timeout=_SIGNAL_POLL_S)
-            for reference in finished:
-                yield running.pop(reference), _result(reference)
-            if time.monotonic() - measured_at > _CLUSTER_POLL_S:
-                cpus, measured_at = _cpus(), time.monotonic()
-                window = _window(workers, cpus)
+            if (now := time.monotonic()) - measured_at > _CLUSTER_POLL_S:
+                cpus, measured_at = int(ray.cluster_resources().get("CPU", 0)), now
+                # Without a limit, one task waits for each running one, so that CPUs never wait for the driver.
+                window = workers or 2 * max(1, cpus)
                 if cpus:
-                    had_cpu_at = measured_at
-                elif measured_at - had_cpu_at > _NO_CPU_PATIENCE_S:
+                    had_cpu_at = now
+                elif now - had_cpu_at > _NO_CPU_PATIENCE_S:
                     raise EngineError(
                         f"No node of the Ray cluster has had a CPU for {_NO_CPU_PATIENCE_S:.0f} s\n"
                         "hint: `ray status` shows the nodes; run the job again when some of them have CPUs"
                     )
+            while waiting and len(running) < window:
+                index, split = waiting.popleft()
+                running[_run_split.remote(shared, split)] = index
+            finished, _unfinished = ray.wait(list(running), timeout=_SIGNAL_POLL_S)
+            for reference in finished:
+                yield running.pop(reference), _result(reference)
     finally:
         _cancel(list(running))
 
 
 @ray.remote(num_cpus=1, max_retries=_MAX_RETRIES)
-def _run_split(token: str, shared: list[Any], split: str) -> Any:
-    return _function(token, shared[0])(split)
+def _run_split(shared: list[Any], split: str) -> Any:
+    return _function(shared[0])(split)
 
 
-#: The function of the latest run, by its token.
-_functions: dict[str, Callable[[str], Any]] = {}
+#: The function of the latest run, by its reference.
+_functions: dict[Any, Callable[[str], Any]] = {}
 
 
-def _function(token: str, reference: Any) -> Callable[[str], Any]:
+def _function(reference: Any) -> Callable[[str], Any]:
     """Return the function of a run, unpickled once per process because it may hold a model."""
-    if token not in _functions:
+    if reference not in _functions:
         _functions.clear()
-        _functions[token] = ray.get(reference)
-    return _functions[token]
-
-
-def _cpus() -> int:
-    return int(ray.cluster_resources().get("CPU", 0))
-
-
-def _window(workers: int | None, cpus: int) -> int:
-    """Return the number of tasks in flight. Without a limit, one task waits for each running one, so that CPUs never wait for the driver."""
-    return workers or 2 * max(1, cpus)
+        _functions[reference] = ray.get(reference)
+    return _functions[reference]
 
 
 def _result(reference: Any) -> Any:
