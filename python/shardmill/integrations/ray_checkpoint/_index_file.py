@@ -34,8 +34,8 @@ class IndexSpec:
         column: name of the id column.
         files: the records.
         memory_bytes: memory for the build.
-        name: name of the file; what precedes its last hyphen is the same for all indexes of this checkpoint. Computed once,
-            because there may be many records and many tasks.
+        name: name of the file; what precedes its last hyphen is the same for all indexes of this
+            checkpoint. Computed once, because there may be many records and many tasks.
     """
 
     checkpoint: str

@@ -1,12 +1,15 @@
-"""What this checkpoint changes in a plan of Ray Data: checks of ids and directories, and the place of the filter.
+"""What this checkpoint changes in a plan of Ray Data: checks of ids and directories, the filter.
 
-* Input files are checked before the job starts, rows when they are read, and rows before they are written.
-* Ray plans the filter as a pool of actors. Each holds a CPU for the whole job, so a job on two CPUs with one callable class of its
-  own has none left for reading, and all columns of all rows are sent to the actors and back. Here the filter becomes a step of
-  the read tasks. A plan with an unexpected structure keeps the actors.
+* Input files are checked before the job starts, rows when they are read, and rows before they are
+  written.
+* Ray plans the filter as a pool of actors. Each holds a CPU for the whole job, so a job on two CPUs
+  with one callable class of its own has none left for reading, and all columns of all rows are sent
+  to the actors and back. Here the filter becomes a step of the read tasks. A plan with another
+  structure keeps the actors.
 
-This is the only module that uses private names of Ray. ``CheckpointConfig`` accepts classes for the filter and for the manager, but
-Ray has no public place for checks, and none for a filter outside of actors. It was run on Ray 2.60.0.
+This is the only module that uses private names of Ray. ``CheckpointConfig`` accepts classes for the
+filter and for the manager, but Ray has no public place for checks, and none for a filter outside of
+actors. It was run on Ray 2.60.0.
 Invariant: a plan that does not filter with this checkpoint is not modified.
 """
 
@@ -49,17 +52,17 @@ _RULES_OF_RAY = list(get_physical_ruleset())
 
 
 def register() -> None:
-    """Add the rule to Ray's set, and the callback to the context of this process, which data sets copy."""
+    """Add the rule to Ray's set, and the callback to the context that data sets copy."""
     get_physical_ruleset().add(CheckpointSteps)
     DataContext.get_current().custom_execution_callback_classes.append(EndOfExecution)
 
 
 class CheckpointSteps(Rule):
-    """Add the checks to a plan that writes with this checkpoint, and move the filter to the read tasks."""
+    """Add the checks to a plan that writes with this checkpoint, and filter in its read tasks."""
 
     @classmethod
     def dependents(cls) -> list[type[Rule]]:
-        """Return the rules that must run after this one: they expect the operators that it leaves, or replace them."""
+        """Return the rules that expect the operators that this one leaves, or replace them."""
         return _RULES_OF_RAY
 
     def apply(self, plan: Any) -> Any:
@@ -183,7 +186,7 @@ def _check_block(check: IdCheck, block: Block, place: str, first_row: int = 0) -
 
 
 def _place(one: Any) -> str:
-    """Return the files of a read task, or of a list of files that a task reads, for messages."""
+    """Return the files of a read task, or of a list of files, for messages."""
     if (metadata := getattr(one, "metadata", None)) is not None:
         files = metadata.input_files or []
     else:
