@@ -17,10 +17,9 @@ from shardmill.data._dataset import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES
 from shardmill.data._error_policy import ErrorPolicy
 from shardmill.data._own_methods import refuse_own_batches
 from shardmill.errors import OptionError
-from shardmill.expressions import Expression
 from shardmill.integrations.torch._files import DataFileInfo
 from shardmill.integrations.torch._iterable import BatchDataset, unchanged
-from shardmill.integrations.torch._options import BatchOptions, FileFormat, OutputFormat, check_splits
+from shardmill.integrations.torch._options import BatchOptions, FileFormat, check_options
 from shardmill.load._checks import at_least
 from shardmill.load._loader import Loader
 from shardmill.load._options import NullPolicy, Output, OutputKind, Runtime, Shuffle, Tail
@@ -44,12 +43,21 @@ class BatchLoader(DataLoader):
         show_progress: bool = False,
         progress_interval_sec: float = 120.0,
     ) -> None:
+        if collate_fn is not None and not callable(collate_fn):
+            raise TypeError(f"collate_fn must be a function of a batch, not {collate_fn!r}")
+        self._bar: Callable[[Iterator[Any]], Any] = iter
+        if show_progress:
+            try:
+                from tqdm import tqdm
+            except ImportError as missing:
+                raise ImportError("show_progress requires tqdm\nhint: pip install tqdm") from missing
+            interval = progress_interval_sec
+            self._bar = partial(tqdm, unit="batch", mininterval=interval, maxinterval=interval, leave=False)
         # torch's default function would convert arrays to tensors.
         super().__init__(dataset, batch_size=None, num_workers=0, collate_fn=collate_fn or unchanged)
         # Accelerate does not wrap a loader with this attribute.
         self._is_accelerate_prepared = dataset.loader.world_size > 1
         self._batches = dataset
-        self._progress_interval = progress_interval_sec if show_progress else None
 
     def __iter__(self) -> Iterator[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Iterate over the batches. torch's own iterator would take as long for a small batch as its rows need."""
@@ -67,7 +75,7 @@ class BatchLoader(DataLoader):
             for part in (self._batches, self._batches.loader):
                 refuse_own_batches(part, "a BatchLoader with a collate_fn, or its steps(),")
             batches = self._batches.loader._collated(collate, steps)
-        return batches if self._progress_interval is None else self._shown(batches, steps, self._progress_interval)
+        return iter(self._bar(batches))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last returned batch; see ``BatchDataset.state_dict``."""
@@ -80,16 +88,6 @@ class BatchLoader(DataLoader):
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next pass."""
         self._batches.set_epoch(epoch)
-
-    def _shown(self, batches: Iterator[Any], steps: int | None, interval: float) -> Iterator[Any]:
-        from tqdm import tqdm
-
-        _, consumed = self._batches.loader._start
-        total = len(self) if steps is None and consumed == 0 else steps
-        with tqdm(total=total, unit="batch", mininterval=interval, maxinterval=interval, leave=False) as bar:
-            for batch in batches:
-                yield batch
-                bar.update()
 
 
 class StructuredDataset(BatchDataset):
@@ -123,10 +121,13 @@ class StructuredDataset(BatchDataset):
     ) -> None:
         paths: list[PathLike] = [file.path for file in files]
         options = BatchOptions({"num_workers": 1, **options})
-        dataset = partial(
-            Dataset, paths, storage_options=storage_options, partitioning=partitioning, schema=schema, errors=errors
-        )
-        super().__init__(_loader(dataset, format, filters, batch_size, columns, options))
+        data_options = {
+            "storage_options": storage_options,
+            "partitioning": partitioning,
+            "schema": schema,
+            "errors": errors,
+        }
+        super().__init__(_loader(paths, format, filters, batch_size, columns, data_options, options))
 
     @staticmethod
     def create_dataloader(*args: Any, **options: Any) -> tuple[BatchLoader, BatchDataset]:
@@ -237,71 +238,39 @@ def create_dataloader(
     """
     given = locals()
     options = cast(BatchOptions, {name: given[name] for name in BatchOptions.__annotations__})
-    check_tqdm(show_progress)
-    if collate_fn is not None and not callable(collate_fn):
-        raise TypeError(f"collate_fn must be a function of a batch, not {collate_fn!r}")
-    files = partial(
-        Dataset, path, storage_options=storage_options, partitioning=partitioning, schema=schema, errors=errors
-    )
-    loader = _loader(files, format, filters, batch_size, columns, options)
-    dataset = BatchDataset(loader)
+    data_options = {
+        "storage_options": storage_options,
+        "partitioning": partitioning,
+        "schema": schema,
+        "errors": errors,
+    }
+    dataset = BatchDataset(_loader(path, format, filters, batch_size, columns, data_options, options))
     batches = BatchLoader(
         dataset, collate_fn=collate_fn, show_progress=show_progress, progress_interval_sec=progress_interval_sec
     )
     return batches, dataset
 
 
-def check_tqdm(show_progress: bool) -> None:
-    """Reject a progress bar that cannot be shown.
-
-    Raises:
-        ImportError: If tqdm is not installed.
-    """
-    if show_progress:
-        try:
-            import tqdm  # noqa: F401
-        except ImportError as missing:
-            raise ImportError("show_progress requires tqdm\nhint: pip install tqdm") from missing
-
-
 def _loader(
-    files: Callable[..., Dataset],
-    format: str,
+    path: Any,
+    format: Any,
     filters: Any,
     batch_size: int,
     columns: Sequence[str] | None,
+    data_options: dict[str, Any],
     options: BatchOptions,
 ) -> Loader:
-    """Create the loader over the data set that ``files`` opens. Errors use the option names of the caller."""
+    """Create the loader over the data set at ``path``. Errors use the option names of the caller."""
     check_choice("format", format, FileFormat)
     check_options(filters, options)
-    dataset = files(format=format, filter=filters, threads=options.get("num_workers"))
+    dataset = Dataset(path, format=format, filter=filters, threads=options.get("num_workers"), **data_options)
     return loader_over(dataset, batch_size, columns, options)
-
-
-def check_options(filters: Any, options: BatchOptions) -> None:
-    """Check what can be checked before any file is opened.
-
-    Raises:
-        ValueError: If a value is out of range.
-        TypeError: If an option is unknown, or ``filters`` is not an expression.
-    """
-    if unknown := options.keys() - BatchOptions.__annotations__.keys():
-        raise TypeError(f"unexpected keyword arguments: {', '.join(sorted(unknown))}")
-    check_choice("output_format", options.get("output_format", "torch"), OutputFormat)
-    check_splits(options.get("split_bytes"), options.get("split_rows"), options.get("split_strategy"))
-    check_filters(filters)
-    if (workers := options.get("num_workers")) is not None:
-        _whole("num_workers", workers, 0)
 
 
 def loader_over(dataset: Dataset, batch_size: int, columns: Sequence[str] | None, options: BatchOptions) -> Loader:
     """Create a loader from the torch-dataloader-utils options that do not belong to the data set."""
     shuffle, tail = options.get("shuffle", False), options.get("tail")
-    ranks, rank = options.get("num_ranks", 1), options.get("rank", 0)
-    _whole("num_ranks", ranks, 1)
-    if index_of(rank) is None or not 0 <= rank < ranks:
-        raise OptionError(f"rank must be in [0, {ranks}), not {rank!r}")
+    ranks = whole("num_ranks", options.get("num_ranks", 1), 1)
     if options.get("drop_last") and tail not in (None, "drop"):
         raise OptionError(f'drop_last means tail="drop", which contradicts tail={tail!r}')
     pin_memory = options.get("pin_memory", False)
@@ -317,7 +286,7 @@ def loader_over(dataset: Dataset, batch_size: int, columns: Sequence[str] | None
         seed=options.get("shuffle_seed", 42),
         lanes=options.get("lanes"),
         world_size=ranks,
-        rank=rank,
+        rank=options.get("rank", 0),
         tail="drop" if options.get("drop_last") else tail or "uneven",
         output=Output(options.get("output_format", "torch"), options.get("nulls", "raise"), options.get("fill_values")),
         runtime=Runtime(
@@ -327,20 +296,6 @@ def loader_over(dataset: Dataset, batch_size: int, columns: Sequence[str] | None
             pin_memory=pin_memory,
         ),
     )
-
-
-def check_filters(filters: Any) -> None:
-    """Reject a filter that is not an expression.
-
-    Raises:
-        TypeError: If it is not an expression. The message names the two supported kinds.
-    """
-    if filters is None or isinstance(filters, Expression):
-        return
-    kind = type(filters)
-    if kind.__name__ == "Expression" and kind.__module__.partition(".")[0] == "pyarrow":
-        return
-    raise TypeError(f"filters must be a pyarrow.compute.Expression or one of shardmill.col, not {kind.__name__}")
 
 
 def _window_bytes(dataset: Dataset, shuffle: bool, rows: int | None) -> int:
@@ -354,10 +309,6 @@ def _window_bytes(dataset: Dataset, shuffle: bool, rows: int | None) -> int:
         raise OptionError("shuffle_buffer_size requires shuffle=True")
     plan = dataset._row_plan()
     return math.ceil(plan.decoded_bytes * rows / max(1, plan.num_rows))
-
-
-def _whole(name: str, value: Any, least: int) -> None:
-    whole(name, value, least)
 
 
 def _has_accelerator() -> bool:

@@ -7,10 +7,10 @@ from typing import Any, Unpack
 
 from shardmill.expressions import expression_of
 from shardmill.integrations.iceberg import IcebergTable
-from shardmill.integrations.torch._dataloader import BatchLoader, check_options, check_tqdm, loader_over
+from shardmill.integrations.torch._dataloader import BatchLoader, loader_over
 from shardmill.integrations.torch._files import IcebergDataFileInfo
 from shardmill.integrations.torch._iterable import BatchDataset
-from shardmill.integrations.torch._options import BatchOptions
+from shardmill.integrations.torch._options import BatchOptions, check_options
 
 
 class IcebergDataset(BatchDataset):
@@ -53,8 +53,7 @@ class IcebergDataset(BatchDataset):
             snapshot_id=snapshot_id,
             threads=options.get("num_workers"),
         )
-        loader = loader_over(rows, batch_size, columns, options)
-        super().__init__(loader)
+        super().__init__(loader_over(rows, batch_size, columns, options))
         self._table = rows
 
     @property
@@ -97,7 +96,6 @@ class IcebergDataset(BatchDataset):
         Returns:
             The loader and its data set.
         """
-        check_tqdm(show_progress)
         dataset = cls(table, catalog_config, **options)
         loader = BatchLoader(
             dataset, collate_fn=collate_fn, show_progress=show_progress, progress_interval_sec=progress_interval_sec

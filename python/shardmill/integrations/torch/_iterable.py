@@ -21,6 +21,7 @@ from shardmill.integrations.torch._metrics import WorkerMetrics
 from shardmill.integrations.torch._parcels import parcel
 from shardmill.integrations.torch._passes import Passes
 from shardmill.load._loader import Loader
+from shardmill.load._metrics import LoaderMetrics
 
 _WORKER = "worker"
 
@@ -35,6 +36,8 @@ class _Share:
     #: Index of the worker's next batch, counted from the start of the pass.
     next: int
     workers: int
+    #: State of the loader at the start of the pass, once it was asked for.
+    base: dict[str, Any] | None = None
 
 
 def unchanged(batch: Any) -> Any:
@@ -97,12 +100,11 @@ class BatchDataset(IterableDataset):
         super().__init__()
         self._loader = loader
         self._passes = Passes()
-        #: In a worker: the number of passes started, the position of the pass, and a position to start at.
+        #: In a worker: the number of passes started, the share of the pass, and a share to start with.
         self._begun = 0
         self._share: _Share | None = None
         self._resumed: _Share | None = None
-        self._base: dict[str, Any] | None = None
-        self._metrics_before = WorkerMetrics()
+        self._metrics_before = LoaderMetrics()
 
     @property
     def loader(self) -> Loader:
@@ -127,22 +129,21 @@ class BatchDataset(IterableDataset):
         # The seed shared by all workers of an iterator.
         self._begun += 1
         key = (worker.seed - worker.id, self._begun)
-        if (resumed := self._resumed) is not None:
-            self._resumed = None
-            if resumed.workers != worker.num_workers:
+        share, self._resumed = self._resumed, None
+        if share is not None:
+            if share.workers != worker.num_workers:
                 raise CheckpointMismatchError(
-                    f"the state was saved with {resumed.workers} worker processes, this DataLoader has {worker.num_workers}"
+                    f"the state was saved with {share.workers} worker processes, this DataLoader has {worker.num_workers}"
                 )
-            self._passes.resumed(key, worker.id, resumed.epoch, resumed.consumed, self._loader._lanes)
-            self._share = resumed
+            self._passes.begin(key, worker.id, (share.epoch, share.consumed), self._loader._lanes)
         else:
             epoch, consumed, lanes = self._passes.begin(key, worker.id, self._loader._start)
             if lanes is not None:
                 # Workers that have ended loaded a state, and this one has not.
                 self._loader._set_lanes(lanes)
-            self._share = _Share(epoch, consumed, worker.id, worker.num_workers)
-        self._base = None
-        return self._shared(self._share)
+            share = _Share(epoch, consumed, worker.id, worker.num_workers)
+        self._share = share
+        return self._shared(share)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next pass, also in workers that are already running.
@@ -162,11 +163,10 @@ class BatchDataset(IterableDataset):
         Raises:
             RuntimeError: If worker processes make the batches: their position is not known here.
         """
-        if self._share is not None and get_worker_info() is not None:
-            share = self._share
+        if (share := self._share) is not None and get_worker_info() is not None:
             # It does not change from batch to batch.
-            self._base = self._base or self._loader._state_at(share.epoch, share.consumed)
-            return {**self._base, _WORKER: {"next": share.next, "workers": share.workers, "step": self._step}}
+            share.base = share.base or self._loader._state_at(share.epoch, share.consumed)
+            return {**share.base, _WORKER: {"next": share.next, "workers": share.workers, "step": self._step}}
         if self._passes.have_begun():
             raise EngineError(
                 "batches are made in worker processes, so the number of batches the trainer has received is not known here\n"
@@ -211,14 +211,20 @@ class BatchDataset(IterableDataset):
 
         Batches of worker processes are not counted.
         """
-        return [WorkerMetrics._of(self._loader)._minus(self._metrics_before)]
+        counted = self._loader.metrics() - self._metrics_before
+        return [
+            WorkerMetrics(
+                rows_read=counted.rows,
+                batches_read=counted.batches,
+                bytes_read=counted.bytes_read,
+                files_read=len(self._loader.dataset.files) if counted.rows else 0,
+                elapsed_sec=counted.elapsed_seconds,
+            )
+        ]
 
     def reset_metrics(self) -> None:
         """Reset the counters of ``get_metrics``."""
-        self._metrics_before = WorkerMetrics._of(self._loader)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_base": None}
+        self._metrics_before = self._loader.metrics()
 
     def _shared(self, share: _Share) -> Iterator[Any]:
         # Cores are shared with the other workers.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass
@@ -25,25 +24,3 @@ class WorkerMetrics:
     bytes_read: int = 0
     files_read: int = 0
     elapsed_sec: float = 0.0
-
-    @classmethod
-    def _of(cls, loader: Any) -> WorkerMetrics:
-        """Return the totals of a loader."""
-        report = loader.metrics()
-        return cls(
-            rows_read=report.rows,
-            batches_read=report.batches,
-            bytes_read=report.bytes_read,
-            files_read=len(loader.dataset.files) if report.rows else 0,
-            elapsed_sec=report.elapsed_seconds,
-        )
-
-    def _minus(self, before: WorkerMetrics) -> WorkerMetrics:
-        """Return the difference to ``before``."""
-        return WorkerMetrics(
-            rows_read=self.rows_read - before.rows_read,
-            batches_read=self.batches_read - before.batches_read,
-            bytes_read=self.bytes_read - before.bytes_read,
-            files_read=self.files_read if self.rows_read > before.rows_read else 0,
-            elapsed_sec=self.elapsed_sec - before.elapsed_sec,
-        )

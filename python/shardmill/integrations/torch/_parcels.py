@@ -7,6 +7,8 @@ of a batch are sent in one block. A small block is sent in the message itself, w
 
 from __future__ import annotations
 
+from itertools import accumulate
+from math import prod
 from typing import Any
 
 import torch
@@ -42,10 +44,6 @@ def parcel(batch: Any) -> Any:
     return batch
 
 
-#: Position of a tensor in a batch: the keys that lead to it, and the attributes of a Ragged.
-_Path = tuple[Any, ...]
-
-
 class Parcel(dict[str, Any]):
     """A batch whose tensors are packed together when pickled; unpickling returns a dict of the class ``kind``."""
 
@@ -57,48 +55,50 @@ class Parcel(dict[str, Any]):
         return Parcel(self, kind=self.kind)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        tensors: list[tuple[_Path, torch.Tensor]] = []
-        layout = self.kind(_laid_out(self, (), tensors))
-        if sum(tensor.nbytes for _, tensor in tensors) <= _MESSAGE_BYTES:
-            return _unpacked_message, (layout, [(path, *_written(tensor)) for path, tensor in tensors])
-        places, size = [], 0
-        for path, tensor in tensors:
-            places.append((path, size, tensor.dtype, tuple(tensor.shape)))
-            size += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
-        block = torch.empty(size, dtype=torch.uint8)
-        for (_, tensor), (_, *place) in zip(tensors, places, strict=True):
-            _part(block, *place).copy_(tensor)
-        return _unpacked_block, (layout, places, block)
+        pieces: list[_Piece] = []
+        layout = self.kind(_laid_out(dict(self), pieces))
+        if sum(piece.tensor.nbytes for piece in pieces) <= _MESSAGE_BYTES:
+            for piece in pieces:
+                piece.reduced = _of_bytes, _written(piece.tensor)
+            return _arrived, (layout,)
+        sizes = [-(-piece.tensor.nbytes // _ALIGNMENT) * _ALIGNMENT for piece in pieces]
+        # All pieces refer to one block, which is sent once.
+        block = torch.empty(sum(sizes), dtype=torch.uint8)
+        for piece, size, end in zip(pieces, sizes, accumulate(sizes), strict=True):
+            place = block, end - size, piece.tensor.dtype, tuple(piece.tensor.shape)
+            _part(*place).copy_(piece.tensor)
+            piece.reduced = _part, place
+        return _arrived, (layout,)
 
 
-def _laid_out(batch: dict[Any, Any], path: _Path, tensors: list[tuple[_Path, torch.Tensor]]) -> dict[Any, Any]:
-    """Return the batch with ``None`` in place of its tensors."""
-
-    def laid_out(value: Any, *place: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.layout == torch.strided:
-            tensors.append(((*path, *place), value))
-            return None
-        if isinstance(value, Ragged):
-            parts = [laid_out(getattr(value, name), *place, name) for name in ("values", "offsets", "valid")]
-            return Ragged(*parts)
-        return (
-            _laid_out(value, (*path, *place), tensors)
-            if isinstance(value, dict) and type(value) in (dict, Struct, Batch)
-            else value
-        )
-
-    layout = {name: laid_out(value, name) for name, value in batch.items()}
-    return type(batch)(layout) if type(batch) in (Struct, Batch) else layout
+def _arrived(batch: dict[str, Any]) -> dict[str, Any]:
+    return batch
 
 
-def _filled(layout: Any, path: _Path, tensor: torch.Tensor) -> None:
-    *outer, name = path
-    for key in outer:
-        layout = getattr(layout, key) if isinstance(layout, Ragged) else layout[key]
-    if isinstance(layout, Ragged):
-        setattr(layout, name, tensor)
-    else:
-        layout[name] = tensor
+class _Piece:
+    """A tensor of a parcel, in its place in the batch. Unpickling returns the tensor."""
+
+    __slots__ = ("reduced", "tensor")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.reduced: tuple[Any, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.reduced
+
+
+def _laid_out(value: Any, pieces: list[_Piece]) -> Any:
+    """Return a part of a batch with pieces in place of its tensors."""
+    if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.layout == torch.strided:
+        pieces.append(_Piece(value))
+        return pieces[-1]
+    if isinstance(value, Ragged):
+        return Ragged(*(_laid_out(part, pieces) for part in (value.values, value.offsets, value.valid)))
+    if isinstance(value, dict) and type(value) in (dict, Struct, Batch):
+        layout = {name: _laid_out(part, pieces) for name, part in value.items()}
+        return layout if type(value) is dict else type(value)(layout)
+    return value
 
 
 def _written(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], bytes]:
@@ -111,28 +111,14 @@ def _written(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], bytes]:
     return name, tuple(tensor.shape), content.tobytes()
 
 
-def _unpacked_message(layout: dict[Any, Any], parts: list[tuple[_Path, str, tuple[int, ...], bytes]]) -> dict[Any, Any]:
-    for path, name, shape, content in parts:
-        dtype: torch.dtype = getattr(torch, name)
-        if content:
-            # Tensors must be writable, and bytes are not.
-            tensor = torch.frombuffer(bytearray(content), dtype=dtype)
-            _filled(layout, path, tensor if len(shape) == 1 else tensor.view(shape))
-        else:
-            _filled(layout, path, torch.empty(shape, dtype=dtype))
-    return layout
-
-
-def _unpacked_block(
-    layout: dict[Any, Any], places: list[tuple[_Path, int, torch.dtype, tuple[int, ...]]], block: torch.Tensor
-) -> dict[Any, Any]:
-    for path, start, dtype, shape in places:
-        _filled(layout, path, _part(block, start, dtype, shape))
-    return layout
+def _of_bytes(name: str, shape: tuple[int, ...], content: bytes) -> torch.Tensor:
+    dtype: torch.dtype = getattr(torch, name)
+    if not content:
+        return torch.empty(shape, dtype=dtype)
+    # Tensors must be writable, and bytes are not.
+    tensor = torch.frombuffer(bytearray(content), dtype=dtype)
+    return tensor if len(shape) == 1 else tensor.view(shape)
 
 
 def _part(block: torch.Tensor, start: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    size = dtype.itemsize
-    for length in shape:
-        size *= length
-    return block[start : start + size].view(dtype).view(shape)
+    return block[start : start + prod(shape) * dtype.itemsize].view(dtype).view(shape)

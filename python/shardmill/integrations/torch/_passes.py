@@ -45,11 +45,12 @@ class Passes:
         self._moves += 1
         with self._content() as moves:
             lanes = lanes or moves.get(str(self._moves - 1), {}).get("lanes")
-            moves[str(self._moves)] = {"next": [epoch, consumed], "passes": [], "lanes": lanes}
-            for old in sorted(map(int, moves))[:-_REMEMBERED_MOVES]:
-                del moves[str(old)]
+            moves[str(self._moves)] = {"next": [epoch, consumed], "passes": {}, "lanes": lanes}
+            _forget(moves, _REMEMBERED_MOVES)
 
-    def begin(self, key: PassKey, worker: int, first: tuple[int, int]) -> tuple[int, int, int | None]:
+    def begin(
+        self, key: PassKey, worker: int, first: tuple[int, int], lanes: int | None = None
+    ) -> tuple[int, int, int | None]:
         """Return the epoch and position of a pass: the recorded ones, else the next ones. Called in workers.
 
         The lanes come last, if they are not those with which the loader was created.
@@ -57,53 +58,30 @@ class Passes:
         Args:
             key: key of the pass.
             worker: number of the worker.
-            first: start of the first pass, if ``move`` was not called.
+            first: start of the first pass, if ``move`` was not called; with ``lanes``, start of this pass.
+            lanes: lanes of a saved state from which the workers restored the pass. Later passes
+                keep them.
         """
         with self._content() as moves:
-            move = self._move_of(moves, key)
-            joined = self._joined(move, key, worker)
-            if joined is not None:
-                return *joined, move["lanes"]
-            epoch, consumed = move["next"] or first
-            self._given(move, key, worker, epoch, consumed)
+            # A worker that starts its first pass late still belongs to the move under which it was created.
+            number = self._moves if key[1] == 1 else max(map(int, moves), default=self._moves)
+            move = moves.setdefault(str(number), {"next": None, "passes": {}, "lanes": None})
+            move["lanes"] = lanes or move["lanes"]
+            name = " ".join(map(str, key))
+            epoch, consumed, workers = move["passes"].pop(name, (0, 0, [worker]))
+            # A worker begins a pass once: if it has begun the recorded one, this is a later pass,
+            # for which torch drew the same seed again.
+            if worker in workers:
+                epoch, consumed = first if lanes else move["next"] or first
+                move["next"], workers = [epoch + 1, 0], []
+            move["passes"][name] = [epoch, consumed, [*workers, worker]]
+            _forget(move["passes"], _REMEMBERED_PASSES)
             return epoch, consumed, move["lanes"]
-
-    def resumed(self, key: PassKey, worker: int, epoch: int, consumed: int, lanes: int) -> None:
-        """Record a pass that its workers restored from a saved state, whose lanes later passes keep. Called in workers."""
-        with self._content() as moves:
-            move = self._move_of(moves, key)
-            move["lanes"] = lanes
-            if self._joined(move, key, worker) is None:
-                self._given(move, key, worker, epoch, consumed)
 
     def have_begun(self) -> bool:
         """Return whether workers have started a pass since the last move. Called in the process of the trainer."""
         with self._content() as moves:
             return bool(moves.get(str(self._moves), {}).get("passes"))
-
-    def _move_of(self, moves: dict[str, Any], key: PassKey) -> dict[str, Any]:
-        # A worker that starts its first pass late still belongs to the move under which it was created.
-        number = self._moves if key[1] == 1 else max(map(int, moves), default=self._moves)
-        return moves.setdefault(str(number), {"next": None, "passes": [], "lanes": None})
-
-    @staticmethod
-    def _joined(move: dict[str, Any], key: PassKey, worker: int) -> tuple[int, int] | None:
-        """Return the recorded start of a pass that another worker has begun, and note that ``worker`` has begun it too.
-
-        A worker begins a pass once: if it has begun the recorded one, this is a later pass, for which torch drew the same seed again.
-        """
-        for seed, number, epoch, consumed, workers in reversed(move["passes"]):
-            if (seed, number) == key:
-                if worker in workers:
-                    return None
-                workers.append(worker)
-                return epoch, consumed
-        return None
-
-    @staticmethod
-    def _given(move: dict[str, Any], key: PassKey, worker: int, epoch: int, consumed: int) -> None:
-        move["passes"] = [*move["passes"], [*key, epoch, consumed, [worker]]][-_REMEMBERED_PASSES:]
-        move["next"] = [epoch + 1, 0]
 
     @contextmanager
     def _content(self) -> Iterator[dict[str, Any]]:
@@ -133,9 +111,6 @@ class Passes:
         finally:
             os.close(file)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_file": self._file, "_moves": self._moves}
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         # A copy within the process, one that outlived it, or one on another machine starts again.
@@ -146,3 +121,9 @@ class Passes:
         file = self.__dict__.get("_file")
         if file is not None and file.is_own:
             file.close()
+
+
+def _forget(entries: dict[str, Any], kept: int) -> None:
+    """Remove all but the latest entries."""
+    for old in list(entries)[:-kept]:
+        del entries[old]
