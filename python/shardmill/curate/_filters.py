@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field, fields
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
@@ -22,7 +22,47 @@ from shardmill.expressions import Expression, Value, expression_of
 
 
 @dataclass(frozen=True)
-class AspectRatioFilter:
+class _Judging:
+    """What all filters have in common.
+
+    Args:
+        drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
+    """
+
+    drop_invalid_rows: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        flag("drop_invalid_rows", self.drop_invalid_rows)
+
+
+class NativeStage(_Judging):
+    """A filter of the native driver. Its fields are the options there."""
+
+    _kind: ClassVar[str]
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native stage."""
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        return {
+            self._kind: {name: _finite(value) if isinstance(value, Real) else value for name, value in values.items()}
+        }
+
+
+@dataclass(frozen=True)
+class _RangeFilter(NativeStage):
+    min: float
+    max: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option, value in (("min", self.min), ("max", self.max)):
+            _number(f"{option} of {type(self).__name__}", value)
+        if self.min > self.max:
+            raise OptionError(f"`min` and `max` are {self.min} and {self.max}; min must not exceed max")
+
+
+@dataclass(frozen=True)
+class AspectRatioFilter(_RangeFilter):
     """Keep images with ``min <= width / height <= max``, according to their headers.
 
     Width and height are those of the image as displayed, with the orientation of EXIF or XMP applied.
@@ -36,20 +76,11 @@ class AspectRatioFilter:
 
     min: float = 1.0
     max: float = 2.0
-    _: KW_ONLY
-    drop_invalid_rows: bool = True
-
-    def __post_init__(self) -> None:
-        _check_range(self, self.min, self.max)
-        flag("drop_invalid_rows", self.drop_invalid_rows)
-
-    def _options(self) -> dict[str, Any]:
-        """Return the options of the native stage."""
-        return _range_options("aspect_ratio", self.min, self.max, self.drop_invalid_rows)
+    _kind: ClassVar[str] = "aspect_ratio"
 
 
 @dataclass(frozen=True)
-class SizeFilter:
+class SizeFilter(NativeStage):
     """Keep images that are neither too small nor too large, according to their headers.
 
     Images whose size is not known are dropped, and counted as ``image header unreadable``.
@@ -68,24 +99,19 @@ class SizeFilter:
     _: KW_ONLY
     min_side: int | None = None
     max_pixels: int | None = None
-    drop_invalid_rows: bool = True
+    _kind: ClassVar[str] = "size"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.min_side is None and self.max_pixels is None:
             raise OptionError("a SizeFilter needs min_side or max_pixels")
         for name, most in (("min_side", 2**32 - 1), ("max_pixels", 2**63 - 1)):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, whole(name, value, 1, most))
-        flag("drop_invalid_rows", self.drop_invalid_rows)
-
-    def _options(self) -> dict[str, Any]:
-        """Return the options of the native stage."""
-        bounds = {"min_side": self.min_side, "max_pixels": self.max_pixels}
-        return {"size": bounds | {"drop_invalid_rows": self.drop_invalid_rows}}
 
 
 @dataclass(frozen=True)
-class BlurFilter:
+class BlurFilter(NativeStage):
     """Keep images whose variance of the Laplacian is at least ``threshold``.
 
     The variance is computed over the decoded 8-bit RGB pixels of all channels, as in NeMo Curator's blur filter. Damaged images
@@ -106,20 +132,15 @@ class BlurFilter:
     """
 
     threshold: float = 100.0
-    _: KW_ONLY
-    drop_invalid_rows: bool = True
+    _kind: ClassVar[str] = "blur"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _number("threshold", self.threshold)
-        flag("drop_invalid_rows", self.drop_invalid_rows)
-
-    def _options(self) -> dict[str, Any]:
-        """Return the options of the native stage."""
-        return {"blur": {"threshold": _finite(self.threshold), "drop_invalid_rows": self.drop_invalid_rows}}
 
 
 @dataclass(frozen=True)
-class DamageFilter:
+class DamageFilter(NativeStage):
     """Drop damaged images: those that cannot be decoded, or only in part.
 
     Images in formats that are not decoded, such as AVIF, HEIC and ICO, are kept; ``Report.warnings`` counts them. Bytes in no known format
@@ -129,19 +150,11 @@ class DamageFilter:
         drop_invalid_rows: also drop rows of unknown modality and rows at invalid positions.
     """
 
-    _: KW_ONLY
-    drop_invalid_rows: bool = True
-
-    def __post_init__(self) -> None:
-        flag("drop_invalid_rows", self.drop_invalid_rows)
-
-    def _options(self) -> dict[str, Any]:
-        """Return the options of the native stage."""
-        return {"damage": {"drop_invalid_rows": self.drop_invalid_rows}}
+    _kind: ClassVar[str] = "damage"
 
 
 @dataclass(frozen=True)
-class ImageToTextRatioFilter:
+class ImageToTextRatioFilter(_RangeFilter):
     """Keep samples with ``min <= images / words <= max``.
 
     Words are separated by whitespace; a sample without words counts as one word. Images without bytes count too.
@@ -162,20 +175,11 @@ class ImageToTextRatioFilter:
 
     min: float = 0.0
     max: float = math.inf
-    _: KW_ONLY
-    drop_invalid_rows: bool = True
-
-    def __post_init__(self) -> None:
-        _check_range(self, self.min, self.max)
-        flag("drop_invalid_rows", self.drop_invalid_rows)
-
-    def _options(self) -> dict[str, Any]:
-        """Return the options of the native stage."""
-        return _range_options("image_to_text_ratio", self.min, self.max, self.drop_invalid_rows)
+    _kind: ClassVar[str] = "image_to_text_ratio"
 
 
 @dataclass(frozen=True)
-class Filter:
+class Filter(NativeStage):
     """Keep rows or samples for which an expression is true.
 
     Args:
@@ -194,17 +198,18 @@ class Filter:
     expression: Expression | Value | str | list[Any]
     _: KW_ONLY
     per: Literal["sample", "row"] | None = None
-    drop_invalid_rows: bool = True
+    _kind: ClassVar[str] = "filter"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.per is not None:
             check_choice("per", self.per, Literal["sample", "row"])
-        flag("drop_invalid_rows", self.drop_invalid_rows)
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native stage."""
-        tree = expression_of(self.expression).tree
-        return {"filter": {"expression": tree, "per": self.per, "drop_invalid_rows": self.drop_invalid_rows}}
+        options = super()._options()
+        options[self._kind]["expression"] = expression_of(self.expression).tree
+        return options
 
 
 def _number(option: str, value: Any) -> None:
@@ -217,18 +222,6 @@ def _finite(value: Any) -> float:
     """Return a number for JSON, which has no infinity; no score comes near the largest double."""
     plain = value if isinstance(value, int | float) else float(value)
     return min(max(plain, -1.7e308), 1.7e308)
-
-
-def _check_range(stage: Any, low: Any, high: Any) -> None:
-    """Raise ``OptionError`` if the bounds of a stage are not a range."""
-    for option, value in (("min", low), ("max", high)):
-        _number(f"{option} of {type(stage).__name__}", value)
-    if low > high:
-        raise OptionError(f"`min` and `max` are {low} and {high}; min must not exceed max")
-
-
-def _range_options(kind: str, low: float, high: float, drop_invalid_rows: bool) -> dict[str, Any]:
-    return {kind: {"min": _finite(low), "max": _finite(high), "drop_invalid_rows": drop_invalid_rows}}
 
 
 class ImageStage:
@@ -244,7 +237,7 @@ class ImageStage:
 
 
 @dataclass(frozen=True)
-class QRCodeFilter(ImageStage):
+class QRCodeFilter(_Judging, ImageStage):
     """Keep images in which QR codes cover less than ``threshold`` of the area.
 
     The orientation of EXIF or XMP is applied. Images that cannot be decoded are dropped. If the detector fails or finds nothing, the image
@@ -256,15 +249,13 @@ class QRCodeFilter(ImageStage):
     """
 
     threshold: float = 0.05
-    _: KW_ONLY
-    drop_invalid_rows: bool = True
     name: ClassVar[str] = "interleaved_qrcode_filter"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _number("threshold", self.threshold)
         if not 0 <= self.threshold <= 1:
             raise OptionError(f"threshold must be a fraction from 0 to 1, not {self.threshold!r}")
-        flag("drop_invalid_rows", self.drop_invalid_rows)
 
     def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
         """Return one verdict per image."""
@@ -273,7 +264,7 @@ class QRCodeFilter(ImageStage):
 
 
 @dataclass(frozen=True)
-class ClipScoreFilter(ImageStage):
+class ClipScoreFilter(_Judging, ImageStage):
     """Keep images that match a text of their sample.
 
     The score of an image is its maximum cosine similarity with any non-blank text of its sample. If there is no such text, the image
@@ -289,15 +280,14 @@ class ClipScoreFilter(ImageStage):
     model: Any
     _: KW_ONLY
     min_score: float = 0.15
-    drop_invalid_rows: bool = True
     name: ClassVar[str] = "interleaved_clip_score_filter"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for method in ("embed_images", "embed_texts"):
             if not callable(getattr(self.model, method, None)):
                 raise OptionError(f"`model` has no method `{method}`")
         _number("min_score", self.min_score)
-        flag("drop_invalid_rows", self.drop_invalid_rows)
 
     def keep_images(self, images: list[bytes], texts: list[list[str]]) -> list[bool]:
         """Return one verdict per image."""
@@ -451,5 +441,4 @@ class ReencodeImages:
         return pixels.reencoded(batch, self._codec, self.quality, self.max_side)
 
 
-NativeStage = AspectRatioFilter | SizeFilter | BlurFilter | DamageFilter | ImageToTextRatioFilter | Filter
 Stage = NativeStage | ImageStage | Map | ReencodeImages
