@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from operator import attrgetter
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from shardmill._docstrings import first_sentences
 from shardmill.errors import OptionError
 from shardmill.load._loader import Loader
-from shardmill.load._metrics import LoaderMetrics
+from shardmill.metrics._snapshot import Snapshot, StageSeconds, is_state
+from shardmill.metrics._waits import WaitTimes
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry
@@ -24,40 +26,8 @@ except ModuleNotFoundError as missing:
 __all__ = ["LoaderCollector", "register"]
 
 _PREFIX = "shardmill_loader"
-_COUNTERS = {
-    "batches": "Batches delivered.",
-    "rows": "Rows delivered, or packs.",
-    "bytes_read": "Bytes of files that were asked for since the data set was opened, by all of its loaders.",
-    "elapsed_seconds": "Startup, waits and time of the trainer.",
-    "startup_seconds": "Time in iter() and next() up to the first batch.",
-    "trainer_seconds": "Time of the trainer between batches and between passes, including the current step.",
-    "plan_wait_seconds": "Time in iter() and next() for the plan of an epoch.",
-    "superbatch_wait_seconds": "Time in next() without a finished superbatch.",
-    "transform_wait_seconds": "Time in next() for the transform.",
-    "without_room_seconds": "Time during which prefetch_bytes were in use.",
-    "blocks_decoded": "Blocks decoded.",
-    "superbatches": "Superbatches finished.",
-    "tokens": "Tokens computed.",
-    "text_bytes": "Bytes of the encoded texts.",
-    "rows_without_labels": "Rows with tokens but no label.",
-    "special_in_text": "Special tokens that are spelled out in texts.",
-}
-_GAUGES = {
-    "epoch": "Epoch of the next batch.",
-    "threads": "Decoding threads.",
-    "queue.superbatches_ready": "Finished superbatches that wait for the trainer.",
-    "queue.superbatches_ahead": "Superbatches that are finished or in the work of a thread.",
-    "queue.bytes": "Memory of superbatches ahead and of the decoded blocks that they need.",
-    "queue.bytes_limit": "prefetch_bytes of the loader.",
-}
-_STORAGE = {
-    "storage.requests": "Requests of this process to all stores, including retries and hedged requests.",
-    "storage.hedged": "Requests that were sent a second time because the first answer was late.",
-    "storage.retries": "Requests that were sent again after a temporary failure.",
-    "storage.bytes": "Bytes received from stores.",
-    "storage.cache_hits": "Ranges that were read from the local cache.",
-    "storage.cache_misses": "Ranges that the local cache did not have.",
-}
+#: Fields that are labels, or options of the loader.
+_NOT_METRICS = {"rank", "world_size", "transform_workers"}
 
 #: Labels that the metrics themselves have.
 _OWN_LABELS = {"rank", "stage", "le"}
@@ -115,36 +85,38 @@ class LoaderCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of this moment."""
-        found = [(values, loader.metrics()) for values, loader in list(self._loaders.items())]
-
-        def family(
-            kind: type[CounterMetricFamily | GaugeMetricFamily],
-            name: str,
-            text: str,
-            value: Callable[[LoaderMetrics], float],
-        ) -> Metric:
-            made = kind(f"{_PREFIX}_{name.replace('.', '_')}", text, labels=self._names)
-            for values, metrics in found:
-                made.add_metric(values, value(metrics))
-            return made
-
-        for name, text in (_COUNTERS | _STORAGE).items():
-            yield family(CounterMetricFamily, name, text, attrgetter(name))
-        for name, text in _GAUGES.items():
-            yield family(GaugeMetricFamily, name, text, attrgetter(name))
-        stages = CounterMetricFamily(
-            f"{_PREFIX}_stage_seconds", "Time of threads by stage.", labels=[*self._names, "stage"]
+        yield from self._families(
+            _PREFIX, [(values, loader.metrics()) for values, loader in list(self._loaders.items())]
         )
-        waits = HistogramMetricFamily(
-            f"{_PREFIX}_wait_seconds", "Waits for a batch; the sum includes one in progress.", labels=self._names
-        )
-        for values, metrics in found:
-            for name, seconds in metrics.stages.to_dict().items():
-                stages.add_metric([*values, name], seconds)
-            buckets = [(repr(bound), count) for bound, count in metrics.wait.buckets()]
-            waits.add_metric(values, [*buckets, ("+Inf", metrics.wait.count)], sum_value=metrics.wait.seconds)
-        yield stages
-        yield waits
+
+    def _families(self, prefix: str, found: list[tuple[tuple[str, ...], Any]]) -> Iterator[Metric]:
+        """Yield the metrics of the fields of snapshots, each with the labels of its loader."""
+        group = type(found[0][1])
+        texts = first_sentences(group)
+        for item in fields(group):
+            if item.name in _NOT_METRICS:
+                continue
+            name, text = f"{prefix}_{item.name}", texts.get(item.name, item.name)
+            current = [(labels, getattr(snapshot, item.name)) for labels, snapshot in found]
+            value = current[0][1]
+            if isinstance(value, StageSeconds):
+                family = CounterMetricFamily(f"{prefix}_stage_seconds", text, labels=[*self._names, "stage"])
+                for labels, stages in current:
+                    for stage, seconds in stages.to_dict().items():
+                        family.add_metric([*labels, stage], seconds)
+            elif isinstance(value, WaitTimes):
+                family = HistogramMetricFamily(f"{name}_seconds", text, labels=self._names)
+                for labels, wait in current:
+                    buckets = [(repr(bound), count) for bound, count in wait.buckets()]
+                    family.add_metric(labels, [*buckets, ("+Inf", wait.count)], sum_value=wait.seconds)
+            elif isinstance(value, Snapshot):
+                yield from self._families(name, current)
+                continue
+            else:
+                family = (GaugeMetricFamily if is_state(item) else CounterMetricFamily)(name, text, labels=self._names)
+                for labels, number in current:
+                    family.add_metric(labels, number)
+            yield family
 
 
 def _check_labels(labels: Any) -> None:

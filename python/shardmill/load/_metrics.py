@@ -22,9 +22,9 @@ class QueueMetrics(Snapshot):
 
     Attributes:
         superbatches_ready: finished superbatches that wait for the trainer.
-        superbatches_ahead: those, and the ones that threads are working on.
+        superbatches_ahead: superbatches that are finished or that threads are working on.
         bytes: memory of superbatches ahead and of the decoded blocks that they need.
-        bytes_limit: ``prefetch_bytes`` of the loader.
+        bytes_limit: maximum of this memory, ``prefetch_bytes`` of the loader.
     """
 
     superbatches_ready: int = state(0)
@@ -51,11 +51,11 @@ class LoaderMetrics(Snapshot):
             this ``Dataset`` or ``Mixture``. Ranges found in the local cache count as well. ``storage.bytes`` counts what stores have sent.
         elapsed_seconds: startup, waits and time of the trainer. It increases until the newest pass has ended or is closed.
         startup_seconds: time in ``iter()`` and ``next()`` up to the first batch of the loader. It does not count as a wait.
-        trainer_seconds: time of the trainer between these calls, including the current step. The time between two passes is added when the
+        trainer_seconds: time of the trainer between batches, including the current step. The time between two passes is added when the
             second one begins.
         wait: time inside ``iter()`` and ``next()`` after the first batch of the loader, including a call that has not returned. The histogram
             has one wait for each batch.
-        plan_wait_seconds: time in ``iter()`` and ``next()`` for the plan of an epoch; like the next two, it includes that of the first batch.
+        plan_wait_seconds: time in ``iter()`` and ``next()`` for the plan of an epoch. Like the next two, it includes that of the first batch.
         superbatch_wait_seconds: time in ``next()`` without a finished superbatch.
         transform_wait_seconds: time in ``next()`` for the transform: its own time, or the wait for its workers.
         without_room_seconds: time during which no superbatch was begun because ``prefetch_bytes`` were in use.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from operator import sub
 from typing import Any, Self
 
@@ -13,6 +13,11 @@ _STATE = "state"
 def state(default: Any) -> Any:
     """Return a field that holds a state rather than a sum."""
     return field(default=default, metadata={_STATE: True})
+
+
+def is_state(item: Field[Any]) -> bool:
+    """Return whether a field holds a state rather than a sum."""
+    return _STATE in item.metadata
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +38,7 @@ class Snapshot:
             if isinstance(value, tuple):
                 values[item.name] = tuple(map(sub, value, before))
             else:
-                values[item.name] = value if _STATE in item.metadata else value - before
+                values[item.name] = value if is_state(item) else value - before
         return type(self)(**values)
 
 
@@ -67,10 +72,10 @@ class StorageMetrics(Snapshot):
     """Requests of this process to stores over a network. ``one + other`` returns those of two processes.
 
     Attributes:
-        requests: requests, including retries and hedged requests.
+        requests: requests to all stores, including retries and hedged requests.
         hedged: requests that were sent a second time because the first answer was late.
         retries: requests that were sent again after a temporary failure.
-        bytes: bytes received.
+        bytes: bytes received from stores.
         cache_hits: ranges that were read from the local cache.
         cache_misses: ranges that the local cache did not have.
     """
