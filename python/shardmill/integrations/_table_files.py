@@ -37,6 +37,17 @@ class TableColumn:
     parts: tuple[TableColumn, ...] = ()
 
 
+def parts_of(kind: Any) -> tuple[Any, ...]:
+    """Return the Arrow fields of a struct, the item of a list, or the key and the value of a map."""
+    from pyarrow import types
+
+    if types.is_struct(kind):
+        return tuple(kind)
+    if types.is_map(kind):
+        return kind.key_field, kind.item_field
+    return (kind.value_field,) if types.is_list(kind) or types.is_large_list(kind) else ()
+
+
 @dataclass(frozen=True)
 class PlannedFile:
     """A data file of a version of a table.

@@ -11,7 +11,7 @@ from shardmill._native.storage import is_local, resolved_path
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
 from shardmill.expressions import Expression, Value, expression_of
-from shardmill.integrations._table_files import Planned, PlannedFile, TableColumn, TableFiles, configured
+from shardmill.integrations._table_files import Planned, PlannedFile, TableColumn, TableFiles, configured, parts_of
 from shardmill.storage._configure import storage_options_of
 
 if TYPE_CHECKING:
@@ -183,13 +183,4 @@ def _constants(values: Mapping[str, Any], names: Sequence[str], schema: Any) -> 
 
 def _column(field: Any) -> TableColumn:
     """Return how a column, or a field inside of one, is found: by its name."""
-    import pyarrow as pa
-
-    kind, parts = field.type, ()
-    if pa.types.is_struct(kind):
-        parts = tuple(kind)
-    elif pa.types.is_map(kind):
-        parts = (kind.key_field, kind.item_field)
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        parts = (kind.value_field,)
-    return TableColumn(id=None, names=(field.name,), parts=tuple(_column(part) for part in parts))
+    return TableColumn(id=None, names=(field.name,), parts=tuple(_column(part) for part in parts_of(field.type)))

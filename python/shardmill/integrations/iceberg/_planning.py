@@ -6,18 +6,21 @@ options of the store that the catalog gives. Columns, and the fields inside of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression
-from shardmill.integrations._table_files import Planned, PlannedFile, TableColumn, configured
+from shardmill.integrations._table_files import Planned, PlannedFile, TableColumn, configured, parts_of
 from shardmill.integrations.iceberg._pruning import prunable
 from shardmill.integrations.iceberg._storage import literal_path, store_options
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 
 def planned(table: Table, filter: Expression | None, scan_filter: Any, snapshot_id: int | None) -> Planned:
@@ -27,20 +30,15 @@ def planned(table: Table, filter: Expression | None, scan_filter: Any, snapshot_
         NotImplementedError: If the snapshot cannot be read exactly.
         ValueError: If the data files have several formats, or the table does not have the snapshot.
     """
-    from pyiceberg.expressions import AlwaysTrue, And
-
     snapshot = table.current_snapshot() if snapshot_id is None else table.snapshot_by_id(snapshot_id)
     if snapshot is None and snapshot_id is not None:
         raise OptionError(f"{_name(table)} has no snapshot {snapshot_id}")
     scan = table.scan(snapshot_id=snapshot_id)
     schema = scan.projection()
-    if isinstance(scan_filter, str):
+    if scan_filter is not None:
         scan = scan.filter(scan_filter)
-    elif scan_filter is not None:
-        scan = scan.update(row_filter=And(scan.row_filter, scan_filter))
     if filter is not None:
-        condition = prunable(filter.tree, schema)
-        scan = scan.update(row_filter=And(scan.row_filter, condition or AlwaysTrue()))
+        scan = scan.filter(prunable(filter.tree, schema))
     try:
         tasks = [] if snapshot is None else list(scan.plan_files())
     except ValueError as error:
@@ -50,7 +48,8 @@ def planned(table: Table, filter: Expression | None, scan_filter: Any, snapshot_
     _check(table, tasks)
     deletes = _Deletes(table)
     location = table.location().rstrip("/") + "/"
-    arrow = _arrow_schema(schema)
+    with_ids = schema_to_pyarrow(schema)
+    arrow = pa.schema([field.with_type(_narrow(field.type)).remove_metadata() for field in with_ids])
     numbers = {field.field_id: number for number, field in enumerate(schema.fields)}
     files = tuple(
         PlannedFile(
@@ -67,15 +66,15 @@ def planned(table: Table, filter: Expression | None, scan_filter: Any, snapshot_
     )
     mapping = table.name_mapping()
     names = {} if mapping is None else dict(_names(mapping.root))
-    plan = Planned(
+    options = store_options(files[0].path, table.io.properties, _name(table)) if files else None
+    return Planned(
         name=_name(table),
         version=None if snapshot is None else snapshot.snapshot_id,
         schema=arrow,
-        columns=tuple(_column(field, names, arrow.field(number).type) for number, field in enumerate(schema.fields)),
+        columns=tuple(_column(field, schema, names) for field in with_ids),
         files=files,
+        storage_options=configured(files, options),
     )
-    options = store_options(files[0].path, table.io.properties, plan.name) if files else None
-    return replace(plan, storage_options=configured(files, options))
 
 
 def snapshot_of(table: Table, branch: str) -> int:
@@ -92,8 +91,6 @@ def snapshot_of(table: Table, branch: str) -> int:
 
 
 def _check(table: Table, tasks: Iterable[Any]) -> None:
-    from pyiceberg.manifest import DataFileContent
-
     first: dict[str, str] = {}
     for task in tasks:
         first.setdefault(str(task.file.file_format.value), task.file.file_path)
@@ -125,17 +122,12 @@ class _Deletes:
         return sorted(rows)
 
     def _rows(self, file: Any) -> dict[str, list[int]]:
-        import pyarrow as pa
-        from pyiceberg.manifest import FileFormat
-
         if file.file_format == FileFormat.PARQUET:
-            import pyarrow.parquet as pq
-
             with self._io.new_input(file.file_path).open() as opened:
                 deletes = pq.read_table(pa.PythonFile(opened, mode="r"), columns=["file_path", "pos"])
             grouped = deletes.group_by("file_path").aggregate([("pos", "list")])
             return dict(zip(grouped["file_path"].to_pylist(), grouped["pos_list"].to_pylist(), strict=True))
-        # Deletion vectors, and deletes in ORC.
+        # Deletion vectors, and deletes in ORC. Other tables can be read without this private function.
         from pyiceberg.io.pyarrow import _read_deletes
 
         return {path: rows.to_pylist() for path, rows in _read_deletes(self._io, file).items()}
@@ -143,40 +135,22 @@ class _Deletes:
 
 def _constants(table: Table, file: Any, numbers: dict[int, int], arrow: Any) -> Iterator[tuple[int, Any]]:
     """Yield the values of identity partitions: columns that a file need not store."""
-    import pyarrow as pa
-    from pyiceberg.transforms import IdentityTransform
-
     for place, part in enumerate(table.specs()[file.spec_id].fields):
         number, value = numbers.get(part.source_id), file.partition[place]
         if number is not None and value is not None and isinstance(part.transform, IdentityTransform):
             yield number, pa.array([value], type=arrow.field(number).type)
 
 
-def _column(field: Any, names: dict[int, tuple[str, ...]], arrow: Any) -> TableColumn:
+def _column(field: Any, schema: Any, names: Mapping[int, tuple[str, ...]]) -> TableColumn:
     """Return how a column, or a field inside of one, is found in a file, and its default."""
-    import pyarrow as pa
-
-    default = field.initial_default
+    number = int(field.metadata[b"PARQUET:field_id"])
+    default = schema.find_field(number).initial_default
     return TableColumn(
-        id=field.field_id,
-        names=names.get(field.field_id, ()),
-        default=None if default is None else pa.array([default], type=arrow),
-        parts=tuple(_column(part, names, kind) for part, kind in _parts(field.field_type, arrow)),
+        id=number,
+        names=names.get(number, ()),
+        default=None if default is None else pa.array([default], type=_narrow(field.type)),
+        parts=tuple(_column(part, schema, names) for part in parts_of(field.type)),
     )
-
-
-def _parts(kind: Any, arrow: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the fields inside of a type, each with its Arrow type."""
-    from pyiceberg.types import ListType, MapType, StructType
-
-    if isinstance(kind, StructType):
-        for number, field in enumerate(kind.fields):
-            yield field, arrow.field(number).type
-    elif isinstance(kind, ListType):
-        yield kind.element_field, arrow.value_type
-    elif isinstance(kind, MapType):
-        yield kind.key_field, arrow.key_type
-        yield kind.value_field, arrow.item_type
 
 
 def _names(fields: Iterable[Any]) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -187,29 +161,19 @@ def _names(fields: Iterable[Any]) -> Iterator[tuple[int, tuple[str, ...]]]:
         yield from _names(field.fields)
 
 
-def _arrow_schema(schema: Any) -> Any:
-    """Return Arrow types, with 32-bit offsets for strings and binaries as in other data sets."""
-    import pyarrow as pa
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    def narrow(kind: Any) -> Any:
-        types = pa.types
-        if types.is_large_string(kind):
-            return pa.string()
-        if types.is_large_binary(kind):
-            return pa.binary()
-        if types.is_list(kind) or types.is_large_list(kind):
-            return pa.list_(kind.value_field.with_type(narrow(kind.value_type)))
-        if types.is_struct(kind):
-            return pa.struct([part.with_type(narrow(part.type)) for part in kind])
-        if types.is_map(kind):
-            return pa.map_(
-                kind.key_field.with_type(narrow(kind.key_type)), kind.item_field.with_type(narrow(kind.item_type))
-            )
-        return kind
-
-    whole = schema_to_pyarrow(schema, include_field_ids=False)
-    return pa.schema([field.with_type(narrow(field.type)).remove_metadata() for field in whole])
+def _narrow(kind: Any) -> Any:
+    """Return a type with 32-bit offsets for strings and binaries, as in other data sets."""
+    types = pa.types
+    if types.is_large_string(kind):
+        return pa.string()
+    if types.is_large_binary(kind):
+        return pa.binary()
+    parts = [part.with_type(_narrow(part.type)).remove_metadata() for part in parts_of(kind)]
+    if types.is_struct(kind):
+        return pa.struct(parts)
+    if types.is_map(kind):
+        return pa.map_(*parts)
+    return pa.list_(*parts) if parts else kind
 
 
 def _name(table: Table) -> str:

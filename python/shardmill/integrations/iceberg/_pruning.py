@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
+
+from pyiceberg import expressions as to
+from pyiceberg.types import IntegerType, LongType, StringType
+
+_OPERATORS: dict[str, Any] = {
+    "==": to.EqualTo,
+    "<": to.LessThan,
+    "<=": to.LessThanOrEqual,
+    ">": to.GreaterThan,
+    ">=": to.GreaterThanOrEqual,
+    "in": to.In,
+}
 
 
 def prunable(tree: Any, schema: Any) -> Any:
-    """Return a pyiceberg condition that holds for every row that ``tree`` selects, or ``None`` if nothing is known.
+    """Return a pyiceberg condition that holds for every row that ``tree`` selects: ``AlwaysTrue`` if nothing is known.
 
     Parts that the two libraries could evaluate differently are not used: no negation (because of NaN), no float literal (because of
     precision), no comparison of a column with a literal of another type.
     """
-    from pyiceberg import expressions, types
 
-    if "and" in tree:
-        parts = [part for part in (prunable(part, schema) for part in tree["and"]) if part is not None]
-        return None if not parts else parts[0] if len(parts) == 1 else expressions.And(*parts)
-    if "or" in tree:
-        parts = [prunable(part, schema) for part in tree["or"]]
-        if not parts or any(part is None for part in parts):
-            return None
-        return parts[0] if len(parts) == 1 else expressions.Or(*parts)
-    operators: dict[str, Any] = {
-        "==": expressions.EqualTo,
-        "<": expressions.LessThan,
-        "<=": expressions.LessThanOrEqual,
-        ">": expressions.GreaterThan,
-        ">=": expressions.GreaterThanOrEqual,
-    }
-    whole_numbers, texts = (types.IntegerType, types.LongType), (types.StringType,)
-
-    def fits(name: str, value: Any) -> bool:
+    def fits(name: Any, *values: Any) -> bool:
         try:
             kind = schema.find_type(name) if isinstance(name, str) else None
         except ValueError:
             return False
-        if isinstance(value, int) and not isinstance(value, bool):
-            return isinstance(kind, whole_numbers) and -(2**63) <= value < 2**63
-        return isinstance(value, str) and isinstance(kind, texts)
+        if isinstance(kind, StringType):
+            return all(isinstance(value, str) for value in values)
+        is_whole = isinstance(kind, IntegerType | LongType)
+        return is_whole and all(type(value) is int and -(2**63) <= value < 2**63 for value in values)
 
-    if "compare" in tree:
-        name, op, value = (tree["compare"][part] for part in ("column", "op", "value"))
-        return operators[op](name, value) if op in operators and fits(name, value) else None
-    if "is_in" in tree and not tree["is_in"].get("matches_null"):
-        name, values = tree["is_in"]["column"], tree["is_in"]["values"]
-        return (
-            cast(Any, expressions.In)(name, values) if values and all(fits(name, value) for value in values) else None
-        )
-    return None
+    match tree:
+        case {"and": parts}:
+            return to.And(to.AlwaysTrue(), to.AlwaysTrue(), *(prunable(part, schema) for part in parts))
+        case {"or": parts}:
+            return to.Or(to.AlwaysFalse(), to.AlwaysFalse(), *(prunable(part, schema) for part in parts))
+        case {"compare": {"column": name, "op": op, "value": value}} if op in _OPERATORS and fits(name, value):
+            return _OPERATORS[op](name, value)
+        case {"is_in": {"column": name, "values": [*values], **options}} if values and fits(name, *values):
+            return to.AlwaysTrue() if options.get("matches_null") else _OPERATORS["in"](name, values)
+    return to.AlwaysTrue()

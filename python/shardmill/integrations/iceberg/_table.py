@@ -13,7 +13,6 @@ from shardmill._warnings import warn_caller
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
 from shardmill.integrations._table_files import TableFiles
-from shardmill.integrations.iceberg._planning import planned, snapshot_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -71,6 +70,8 @@ class IcebergTable(TableFiles):
         if branch is not None and snapshot_id is not None:
             raise OptionError("set snapshot_id or branch, not both")
         opened = _table(table, catalog_config)
+        from shardmill.integrations.iceberg._planning import planned, snapshot_of
+
         plan = planned(opened, condition, scan_filter, snapshot_id if branch is None else snapshot_of(opened, branch))
         self._open(plan, None if columns is None else list(columns), condition, threads)
         if not plan.files:
