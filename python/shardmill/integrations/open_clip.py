@@ -53,17 +53,19 @@ class OpenClip:
         directory = None if model_dir is None else os.path.abspath(fspath(model_dir))  # noqa: PTH100 - a string for open_clip
         self._options = (model_name, _file_or_tag(model_name, weights), directory, device)
         self._batch_size = batch_size
-        _loaded(self._options)
+        self._model()
 
     def embed_images(self, images: list[Any]) -> np.ndarray:
         """Return one vector per image."""
-        model = _loaded(self._options)
-        return self._in_batches(images, lambda batch: model.image_vectors(batch))
+        return self._in_batches(images, self._model().image_vectors)
 
     def embed_texts(self, texts: list[str]) -> np.ndarray:
         """Return one vector per text; text beyond the context of the model is truncated."""
-        model = _loaded(self._options)
-        return self._in_batches(texts, lambda batch: model.text_vectors(batch))
+        return self._in_batches(texts, self._model().text_vectors)
+
+    def _model(self) -> _Model:
+        with _LOADING:
+            return _loaded(*self._options)
 
     def _in_batches(self, items: list[Any], embed: Any) -> np.ndarray:
         import numpy as np
@@ -104,16 +106,6 @@ def _open_clip() -> Any:
     return open_clip
 
 
-def _loaded(options: tuple[str, str, str | None, str | None]) -> _Model:
-    with _LOADING:
-        return _model(*options)
-
-
-@cache
-def _model(model_name: str, weights: str, directory: str | None, device: str | None) -> _Model:
-    return _Model(model_name, weights, directory, device)
-
-
 class _Model:
     """The weights of this process. PyTorch allows many threads to run one model in inference mode."""
 
@@ -138,3 +130,7 @@ class _Model:
         tokens = self._tokens(texts).to(self._device)
         with self._torch.inference_mode():
             return self._model.encode_text(tokens).float().cpu().numpy()
+
+
+#: One model for each set of options.
+_loaded = cache(_Model)
