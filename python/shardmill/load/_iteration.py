@@ -6,49 +6,28 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shardmill._stall import warn_of_stall
 from shardmill.data._own_methods import own_method, refuse_own_batches
 from shardmill.load import _ranks as ranks
 from shardmill.load._audit import Audit
-from shardmill.load._bad_rows import BadRow, Ledger
-from shardmill.load._batches import Cutter, Delivery, close
+from shardmill.load._bad_rows import BadRow
+from shardmill.load._batches import Delivery, close
 from shardmill.load._checks import at_least, no_steps, warn_of_nothing, warn_of_restart
-from shardmill.load._metrics import Counters, Mark
+from shardmill.load._metrics import Mark
 from shardmill.load._pass import Pass, Peek, Position, Steps
+from shardmill.load._position import LoaderPosition
+from shardmill.load._progress import LoaderProgress
+from shardmill.load._reports import LoaderReports
 from shardmill.load._trees import register
-
-if TYPE_CHECKING:
-    from shardmill._native import load as _native
-    from shardmill.load._packing import PackedRows
-    from shardmill.load._transforming import Transforming
 
 #: Bad rows and audit of a batch, by the position after that batch.
 _Notes = dict[int, list[BadRow | Audit]]
 
 
-class LoaderIteration:
+class LoaderIteration(LoaderPosition, LoaderProgress, LoaderReports):
     """The part of a ``shardmill.Loader`` that delivers batches."""
-
-    _position: Position
-    _asked: Position | None
-    _newest_pass: int
-    _has_warned_of_restart: bool
-    _origin: dict[str, Any]
-    _batch_size: int
-    _world_size: int
-    _threads: int
-    _prefetch_bytes: int
-    _stall_seconds: float
-    _packed: PackedRows | None
-    _converter: _native.OutputConverter
-    _cutter: Cutter
-    _transform: Transforming | None
-    _counters: Counters
-    _ledger: Ledger
-    _audits: dict[int, Audit]
-    _is_audited: bool
 
     def __iter__(self) -> Iterator[Any]:
         return self._collated(None)
@@ -291,18 +270,3 @@ class LoaderIteration:
         for note in notes:
             if isinstance(note, Audit):
                 self._audits[epoch] = self._audits.get(epoch, Audit()) + note
-
-    def _mark(self) -> Mark:
-        raise NotImplementedError
-
-    def _log_epoch(self, epoch: int) -> None:
-        raise NotImplementedError
-
-    def _described(self, epoch: int, start: int, consumed: int) -> str:
-        raise NotImplementedError
-
-    def _plan(self, epoch: int) -> _native.RowPlan:
-        raise NotImplementedError
-
-    def _share(self) -> dict[str, Any]:
-        raise NotImplementedError

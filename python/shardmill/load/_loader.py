@@ -20,9 +20,8 @@ from shardmill.data._images import refuse_bits
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value
 from shardmill.load import _ranks as ranks
-from shardmill.load._audit import Audit
 from shardmill.load._bad_rows import Ledger
-from shardmill.load._batches import Cutter, SuperbatchCutter, cutter_of
+from shardmill.load._batches import SuperbatchCutter, cutter_of
 from shardmill.load._checks import MOST_LANES, at_least, dataset_of, tail_of
 from shardmill.load._columns import check_fill, equal_lists, output_form
 from shardmill.load._iteration import LoaderIteration
@@ -49,7 +48,7 @@ from shardmill.load._transforming import Transforming
 from shardmill.storage._paths import PathLike
 
 
-class Loader(LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration, ArrowRows):
+class Loader(LoaderIteration, ArrowRows):
     """Iterator over the batches of one rank, decoded by native threads in this process.
 
     The sequence of global batches depends only on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and
@@ -175,7 +174,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration, Arr
         decodings = self._dataset._decodings_of(self._columns)
         bfloat16 = [name for name in self._columns if name in self._dataset._bfloat16_columns]
         check_fill(output, bfloat16)
-        self._cutter: Cutter = cutter_of(
+        self._cutter = cutter_of(
             output.kind,
             decodings=decodings,
             bfloat16=bfloat16,
@@ -183,7 +182,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration, Arr
             device=runtime.device,
         )
         self._ledger, self._is_audited = Ledger(errors.rows, errors.max_rows), runtime.audit
-        self._audits: dict[int, Audit] = {}
+        self._audits = {}
         self._stall_seconds = checked_stall_seconds(runtime.stall_seconds)
         self._counters = Counters()
         self._transform = None if transform is None else Transforming(transform, self._stall_seconds, self._counters)
@@ -191,7 +190,7 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration, Arr
         lists = equal_lists(output, self._dataset, self._columns) if packing is None else {}
         label_pads = {name: pad for name, pad in self._dataset._label_pads.items() if name in self._columns}
         # Everything that can be validated is validated here: names, types, fill values.
-        self._output_arguments: dict[str, Any] = {
+        self._output_arguments = {
             "columns": self._dataset._numbers_of(self._columns),
             "form": output_form(output, self._cutter.kind, lists, label_pads),
             "is_padded": self._tail == "pad",
@@ -210,11 +209,10 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration, Arr
         self._converter = self._new_converter(self._cutter.kind)
         self._cutter.check(self._converter)
         self._position = Position()
-        #: Start of the next pass, if an older pass continues after ``set_epoch``.
-        self._asked: Position | None = None
+        self._asked = None
         self._newest_pass = 0
         self._has_warned_of_restart = False
-        self._rows: _native.RowPlan | None = None
+        self._rows = None
 
     @property
     def dataset(self) -> Dataset | Mixture:
@@ -292,22 +290,6 @@ class Loader(LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration, Arr
         # The stream does not move the loader, so no batch is repeated for it.
         other._has_warned_of_restart = True
         return (piece for pieces in iter(other) if pieces is not None for piece in pieces)
-
-    def _plan(self, epoch: int) -> _native.RowPlan:
-        """Return the plan of an epoch: rows, or packs of rows."""
-        rows = self._row_plan()
-        return rows if self._packed is None else self._packed.of_epoch(rows, epoch)
-
-    def _row_plan(self) -> _native.RowPlan:
-        if self._rows is None:
-            self._rows = self._plan_of(self._lanes)
-        return self._rows
-
-    def _plan_of(self, lanes: int) -> _native.RowPlan:
-        return self._dataset._row_plan().ordered(window_bytes=self._window_bytes, seed=self._seed, lanes=lanes)
-
-    def _share(self) -> dict[str, Any]:
-        return {"batch_size": self._batch_size, "world_size": self._world_size, "rank": self._rank, "tail": self._tail}
 
     def __repr__(self) -> str:
         return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"

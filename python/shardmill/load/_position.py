@@ -4,39 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shardmill._native import load as _native
 from shardmill.errors import CheckpointMismatchError
 from shardmill.load import _mixture_state as mixture_state
 from shardmill.load._checks import at_least, no_steps
 from shardmill.load._pass import Position
+from shardmill.load._plan import LoaderPlan
 from shardmill.load._state import OrderSettings, parsed
 
-if TYPE_CHECKING:
-    from shardmill.data._dataset import Dataset
-    from shardmill.load._audit import Audit
-    from shardmill.load._bad_rows import Ledger
-    from shardmill.load._mixture import Mixture
-    from shardmill.load._options import Shuffle
-    from shardmill.load._packing import PackedRows
 
-
-class LoaderPosition:
+class LoaderPosition(LoaderPlan):
     """The part of a ``shardmill.Loader`` that knows where its next pass starts."""
-
-    _dataset: Dataset | Mixture
-    _position: Position
-    _asked: Position | None
-    _newest_pass: int
-    _packed: PackedRows | None
-    _ledger: Ledger
-    _audits: dict[int, Audit]
-    _seed: int
-    _shuffle: Shuffle | None
-    _asked_lanes: int | None
-    _lanes: int
-    _rows: _native.RowPlan | None
 
     def set_epoch(self, epoch: int) -> None:
         """Move to the start of ``epoch``. If the loader is already in this epoch, its position is kept.
@@ -171,10 +151,6 @@ class LoaderPosition:
             return True
         return self._shuffle is None and "mixture" not in self._identity
 
-    @property
-    def _window_bytes(self) -> int | None:
-        return None if self._shuffle is None else self._shuffle.bytes
-
     def _settings(self, lanes: int | None = None) -> OrderSettings:
         return OrderSettings(
             order_version=_native.ORDER_VERSION,
@@ -197,15 +173,6 @@ class LoaderPosition:
             position.end_epoch()
             # As any loaded position, it is not restarted.
             position.is_loaded = True
-
-    def _plan(self, epoch: int) -> _native.RowPlan:
-        raise NotImplementedError
-
-    def _row_plan(self) -> _native.RowPlan:
-        raise NotImplementedError
-
-    def _share(self) -> dict[str, Any]:
-        raise NotImplementedError
 
 
 def _skipped(

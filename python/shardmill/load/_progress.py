@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
 
 from shardmill.load._diagnosis import Diagnosis, diagnose
-from shardmill.load._metrics import Counters, LoaderMetrics, Mark
-
-if TYPE_CHECKING:
-    from shardmill.data._dataset import Dataset
-    from shardmill.load._mixture import Mixture
-    from shardmill.load._transforming import Transforming
+from shardmill.load._metrics import LoaderMetrics, Mark
+from shardmill.load._plan import LoaderPlan
 
 _logger = logging.getLogger("shardmill.load")
 
 
-class LoaderProgress:
+class LoaderProgress(LoaderPlan):
     """The metrics of a ``shardmill.Loader``."""
-
-    _dataset: Dataset | Mixture
-    _counters: Counters
-    _position: Any
-    _rank: int
-    _world_size: int
-    _threads: int
-    _prefetch_bytes: int
-    _transform: Transforming | None
 
     def metrics(self, *, since_last: bool = False) -> LoaderMetrics:
         """Return the counters of this loader. It may be called at any time and from any thread.

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shardmill._extras import pyarrow_for
 from shardmill.errors import OptionError
 from shardmill.load import _mixture_state as mixture_state
 from shardmill.load import _ranks as ranks
 from shardmill.load._audit import Audit
-from shardmill.load._bad_rows import BadRow, Ledger
+from shardmill.load._bad_rows import BadRow
 from shardmill.load._checks import at_least, tail_of
-
-if TYPE_CHECKING:
-    from shardmill.data._dataset import Dataset
-    from shardmill.load._mixture import Mixture
+from shardmill.load._plan import LoaderPlan
 
 _FILES_SHOWN = 4
 
 
-class LoaderReports:
+class LoaderReports(LoaderPlan):
     """The read-only part of a ``shardmill.Loader``."""
-
-    _dataset: Dataset | Mixture
-    _ledger: Ledger
-    _audits: dict[int, Audit]
-    _is_audited: bool
-    _position: Any
-    _batch_size: int
-    _rank: int
-    _world_size: int
-    _tail_asked: str | None
-    _output_arguments: dict[str, Any]
 
     @property
     def bad_rows(self) -> list[BadRow]:
@@ -200,9 +186,3 @@ class LoaderReports:
             return described
         more = f" and {len(files) - _FILES_SHOWN} more files" if len(files) > _FILES_SHOWN else ""
         return f"{described}, with rows of {', '.join(files[:_FILES_SHOWN])}{more}"
-
-    def _plan(self, epoch: int) -> Any:
-        raise NotImplementedError
-
-    def _share(self) -> dict[str, Any]:
-        raise NotImplementedError
