@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 
-def pyarrow_for(what: str, *, extra: str = "arrow") -> Any:
-    """Return pyarrow, which ``what`` requires and ``extra`` installs.
+def package_for(what: str, module: str, *, extra: str, name: str | None = None) -> Any:
+    """Return a module that ``what`` requires and ``extra`` installs.
 
     Raises:
         ImportError: If it is not installed. The hint names the extra.
     """
     try:
-        import pyarrow
+        return import_module(module)
     except ImportError as error:
-        raise ImportError(f"{what} requires pyarrow\nhint: pip install 'shardmill[{extra}]'") from error
-    return pyarrow
+        raise ImportError(f"{what} requires {name or module}\nhint: pip install 'shardmill[{extra}]'") from error
+
+
+def pyarrow_for(what: str, *, extra: str = "arrow") -> Any:
+    """Return pyarrow, as ``package_for``."""
+    return package_for(what, "pyarrow", extra=extra)

@@ -1,12 +1,28 @@
-"""The number of threads a process should use."""
+"""The number of threads a process should use, and a lock for them."""
+
+from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 from shardmill._option_values import whole
 
 #: Far more than any machine has cores. A typo must not start an absurd number of threads.
 _MOST = 1024
+
+
+class OwnLock:
+    """A lock of this process: after a fork, a thread that the child does not have may hold that of the parent."""
+
+    def __init__(self) -> None:
+        self._process, self._lock = os.getpid(), threading.RLock()
+
+    def __call__(self) -> threading.RLock:
+        """Return the lock, for a with-block."""
+        if self._process != os.getpid():
+            self.__init__()
+        return self._lock
 
 
 def available_cores() -> int:

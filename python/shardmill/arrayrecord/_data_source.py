@@ -8,7 +8,6 @@ import logging
 import os
 import pathlib
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
 
 from shardmill._choices import check_choice
 from shardmill._native import arrayrecord as _native
-from shardmill._threads import checked_threads
+from shardmill._threads import OwnLock, checked_threads
 from shardmill.arrayrecord._reader import ArrayRecordReader, Verify, as_runtime_error
 from shardmill.errors import Error, OptionError, RecordIndexError, RecordKeyError
 from shardmill.storage._configure import configure_all, still_needed
@@ -113,17 +112,10 @@ class ArrayRecordDataSource(_native.Source):
         self._forget_readers()
 
     def _forget_readers(self) -> None:
-        self._process, self._own_lock = os.getpid(), threading.Lock()
+        #: Held while a file is opened.
+        self._lock = OwnLock()
         self._readers: list[ArrayRecordReader | None] = [None] * len(self._read_instructions)
         self._reset([(part.start, max(part.num_records, 0)) for part in self._read_instructions])
-
-    @property
-    def _lock(self) -> threading.Lock:
-        """Held while a file is opened."""
-        if self._process != os.getpid():
-            # A thread that a fork left behind may have held it.
-            self._process, self._own_lock = os.getpid(), threading.Lock()
-        return self._own_lock
 
     def __len__(self) -> int:
         return self._num_records
@@ -172,7 +164,7 @@ class ArrayRecordDataSource(_native.Source):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for of_this_process in ("_process", "_own_lock", "_readers"):
+        for of_this_process in ("_lock", "_readers"):
             del state[of_this_process]
         return state
 
@@ -212,7 +204,7 @@ class ArrayRecordDataSource(_native.Source):
                 return record
 
     def _ensure_reader_exists(self, part: int) -> None:
-        with self._lock:
+        with self._lock():
             if self._readers[part] is not None:
                 return
             instruction = self._read_instructions[part]

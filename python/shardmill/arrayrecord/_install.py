@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from shardmill.arrayrecord import _data_source as data_source
 from shardmill.arrayrecord import _reader, _writer
@@ -56,20 +56,17 @@ def install_as_array_record() -> None:
         sys.modules[made.__name__] = made
 
 
-class ArrayRecordReader(_reader.ArrayRecordReader):
+class _Lenient:
+    def __init__(self, path: Any, options: str = "", **arguments: Any) -> None:
+        cast(Any, super()).__init__(path, options, **{"strict": False, **arguments})
+
+
+class ArrayRecordReader(_Lenient, _reader.ArrayRecordReader):
     """Create a failed reader for an unreadable file, and raise when it is read."""
 
-    def __init__(self, path: Any, options: str = "", **arguments: Any) -> None:
-        arguments.setdefault("strict", False)
-        super().__init__(path, options, **arguments)
 
-
-class ArrayRecordWriter(_writer.ArrayRecordWriter):
+class ArrayRecordWriter(_Lenient, _writer.ArrayRecordWriter):
     """Create a failed writer for an unwritable file, and raise when it is written to."""
-
-    def __init__(self, path: Any, options: str = "", **arguments: Any) -> None:
-        arguments.setdefault("strict", False)
-        super().__init__(path, options, **arguments)
 
 
 class ArrayRecordDataSource(data_source.ArrayRecordDataSource):

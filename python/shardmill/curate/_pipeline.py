@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from os import fspath
 from typing import TYPE_CHECKING, Any, Literal
 
+from shardmill._choices import check_choice
 from shardmill._extras import pyarrow_for
 from shardmill._memory import peak_rss_bytes
 from shardmill._native import curate as native
@@ -181,8 +182,7 @@ class Pipeline:
                 does not fit the schema of the planned ones.
             shardmill.CheckpointBusyError: If another process is running this job.
         """
-        if executor not in ("local", "ray"):
-            raise OptionError(f"executor must be one of 'local', 'ray', not {executor!r}")
+        check_choice("executor", executor, Literal["local", "ray"])
         for name, value, owner in (("threads", threads, "local"), ("workers", workers, "ray")):
             if value is not None and executor != owner:
                 raise OptionError(f'`{name}` requires executor="{owner}"')

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from shardmill._extras import pyarrow_for
+from shardmill._extras import package_for, pyarrow_for
 from shardmill._native import pixels as _native
 from shardmill.errors import FormatError
 
@@ -27,21 +27,15 @@ _CLIP_BATCH = 64
 
 @cache
 def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError("this stage requires Pillow\nhint: pip install 'shardmill[images]'") from error
+    image_module = package_for("this stage", "PIL.Image", name="Pillow", extra="images")
     # Otherwise the first images of several threads would load the codecs at once.
-    Image.init()
-    return Image
+    image_module.init()
+    return image_module
 
 
 @cache
 def _opencv() -> Any:
-    try:
-        import cv2
-    except ImportError as error:
-        raise ImportError("this stage requires OpenCV\nhint: pip install 'shardmill[images]'") from error
+    cv2 = package_for("this stage", "cv2", name="OpenCV", extra="images")
     # The thread pool of the driver already uses all cores.
     cv2.setNumThreads(1)
     return cv2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shardmill._extras import package_for
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -14,10 +16,9 @@ def environment(directory: str, *, extra: str) -> Environment:
     Raises:
         ImportError: If Jinja2 is not installed.
     """
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise ImportError(f"the page requires Jinja2\nhint: pip install 'shardmill[{extra}]'") from error
+    package_for("the page", "jinja2", name="Jinja2", extra=extra)
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     loader = PackageLoader("shardmill", directory)
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters["number"] = lambda value, digits=0: f"{value:,.{digits}f}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from shardmill._extras import pyarrow_for
 from shardmill._native.load import RecordBatchReader
 from shardmill.errors import OptionError
 
@@ -58,11 +59,7 @@ class ArrowRows:
         stream = RecordBatchReader.from_batches(self._arrow_schema(), self._arrow_batches())
         if requested_schema is None:
             return stream.__arrow_c_stream__()
-        pyarrow = _pyarrow()
-        if pyarrow is None:
-            raise ImportError(
-                "an Arrow stream with a requested schema requires pyarrow\nhint: pip install 'shardmill[arrow]'"
-            )
+        pyarrow = pyarrow_for("an Arrow stream with a requested schema")
         reader = pyarrow.RecordBatchReader.from_stream(stream)
         try:
             return reader.__arrow_c_stream__(requested_schema)

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
+from shardmill._choices import check_choice
 from shardmill._native import load as _native
 from shardmill._native.columns import rows_of
-from shardmill._option_values import checked_schema, checked_seed, listed, row_at, whole
+from shardmill._option_values import checked_schema, checked_seed, flag, listed, row_at, whole
 from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, warn_of_stall
 from shardmill._terminal import counted
@@ -142,8 +143,7 @@ class Dataset(ArrowRows):
         threads: int | None = None,
     ) -> None:
         inherited = set(vars(self))
-        if pickles not in ("raise", "bytes"):
-            raise OptionError(f"pickles must be 'raise' or 'bytes', not {pickles!r}")
+        check_choice("pickles", pickles, Literal["raise", "bytes"])
         errors = error_policy(errors)
         if errors.rows != "raise":
             raise OptionError("ErrorPolicy.rows applies only to a Loader; a Dataset raises if a row cannot be read")
@@ -154,8 +154,7 @@ class Dataset(ArrowRows):
             raise OptionError(
                 f"tokenize must be a Tokenize, not {tokenize!r}\nhint: write tokenize=sm.Tokenize('text', tokenizer=…)"
             )
-        if not isinstance(ignore_zeros, bool):
-            raise OptionError(f"ignore_zeros must be True or False, not {ignore_zeros!r}")
+        flag("ignore_zeros", ignore_zeros)
         if partitioning not in (None, "hive"):
             raise OptionError(f"partitioning must be None or 'hive', not {partitioning!r}")
         has_list = is_list(path)
@@ -389,8 +388,7 @@ class Dataset(ArrowRows):
             [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
         """
         epoch, start, seed = whole("epoch", epoch, 0), whole("start", start, 0), checked_seed(seed)
-        if not isinstance(shuffle, bool):
-            raise OptionError(f"shuffle must be True or False, not {shuffle!r}")
+        flag("shuffle", shuffle)
         refuse_bits(self._columns, self._bfloat16_columns)
         order = self._row_plan().ordered(window_bytes=DEFAULT_WINDOW_BYTES if shuffle else None, seed=seed, lanes=1)
         return self._rows_of(order, epoch, start)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -14,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from shardmill._choices import check_choice
+from shardmill._digests import digest
 from shardmill._native import pixels as _native
-from shardmill._option_values import checked_seed, index_of, whole
+from shardmill._option_values import checked_seed, flag, index_of, whole
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._paths import PathLike
 
@@ -205,8 +205,7 @@ class Images:
                 f"on_error must be None or 'null', not {on_error!r}\n"
                 "hint: errors=sm.ErrorPolicy(rows='skip') on the loader leaves rows with bad images out"
             )
-        if not isinstance(orientation, bool):
-            raise OptionError(f"orientation must be True or False, not {orientation!r}")
+        flag("orientation", orientation)
         if isinstance(flip, bool) or not isinstance(flip, Real) or not 0 <= flip <= 1:
             raise OptionError(f"flip must be a probability from 0 to 1, not {flip!r}")
         if normalize is not None and dtype == "uint8":
@@ -255,7 +254,7 @@ class Images:
     @property
     def fingerprint(self) -> str:
         """Hexadecimal digest of the options that decide the pixels."""
-        return hashlib.sha256(json.dumps([_native.AUGMENT_VERSION, self._settings]).encode()).hexdigest()[:32]
+        return digest([_native.AUGMENT_VERSION, self._settings])
 
     def geometry(
         self, height: int, width: int, *, seed: int = 0, epoch: int = 0, row: int = 0, item: int = 0
@@ -315,10 +314,11 @@ def saved_images(sources: Sequence[Sequence[Images]]) -> dict[str, Any] | None:
     """
     if not any(sources):
         return None
-    text = json.dumps([[images._settings for images in source] for source in sources])
+    settings = [[images._settings for images in source] for source in sources]
+    text = json.dumps(settings)
     if len(sources) == 1 and len(text) <= _SHOWN_BYTES:
         return {"augment_version": _native.AUGMENT_VERSION, "columns": json.loads(text)[0]}
-    return {"augment_version": _native.AUGMENT_VERSION, "sources": hashlib.sha256(text.encode()).hexdigest()[:32]}
+    return {"augment_version": _native.AUGMENT_VERSION, "sources": digest(settings)}
 
 
 def refuse_bits(columns: Sequence[str], bfloat16: set[str]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import json
 import os
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shardmill._choices import check_choice
+from shardmill._digests import digest
 from shardmill._native import load as _native
-from shardmill._option_values import listed, whole
+from shardmill._option_values import flag, listed, whole
 from shardmill._sizes import byte_count
 from shardmill.data._chat_template import json_of, template_kwargs_of, template_text
 from shardmill.data._counts_directory import check_counts_directory, default_counts
@@ -195,8 +194,7 @@ class Tokenize:
             raise OptionError(
                 f"chat_template must be the text of a template or a Path to it, not {reprlib.repr(chat_template)}"
             )
-        if not isinstance(add_special_tokens, bool):
-            raise OptionError(f"add_special_tokens must be True or False, not {reprlib.repr(add_special_tokens)}")
+        flag("add_special_tokens", add_special_tokens)
         if not isinstance(counts, str | os.PathLike | None) or counts == "":
             raise OptionError(f"counts must be a directory, not {reprlib.repr(counts)}")
         if labels is not None and output == labels_output:
@@ -277,7 +275,7 @@ class Tokenize:
             identity["roles"] = self._named_roles
         # Variables may come in any order. A template may show the order of the keys inside of them.
         identity["template_kwargs"] = dict(sorted(self.template_kwargs.items()))
-        return hashlib.sha256(json.dumps(dict(sorted(identity.items()))).encode()).hexdigest()[:32]
+        return digest(dict(sorted(identity.items())))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tokenize):

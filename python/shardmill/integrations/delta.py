@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from shardmill._extras import package_for
 from shardmill._native.storage import is_local, resolved_path
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
@@ -83,11 +84,10 @@ def dataset(
 
 
 def _table(path: Any, version: int | None, storage_options: Mapping[str, Any] | None) -> DeltaTable:
-    try:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-    except ImportError as missing:
-        raise ImportError("Delta tables require deltalake\nhint: pip install 'shardmill[delta]'") from missing
+    package_for("delta.dataset", "deltalake", extra="delta")
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
     text = path.table_uri if isinstance(path, DeltaTable) else os.fspath(path)
     try:
         if isinstance(path, DeltaTable):

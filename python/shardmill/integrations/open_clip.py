@@ -8,6 +8,7 @@ from functools import cache
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from shardmill._extras import package_for
 from shardmill.errors import NotFoundError, OptionError
 
 if TYPE_CHECKING:
@@ -99,11 +100,7 @@ def _file_or_tag(model_name: str, weights: str) -> str:
 
 
 def _open_clip() -> Any:
-    try:
-        import open_clip  # pyright: ignore[reportMissingImports] - an extra that few have
-    except ImportError as error:
-        raise ImportError("OpenClip needs open_clip\nhint: pip install 'shardmill[clip]'") from error
-    return open_clip
+    return package_for("OpenClip", "open_clip", extra="clip")
 
 
 class _Model:

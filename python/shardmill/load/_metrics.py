@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from shardmill._threads import OwnLock
 from shardmill.load._trainer_time import TrainerTime
 from shardmill.metrics._snapshot import Snapshot, StageSeconds, StorageMetrics, state
 from shardmill.metrics._waits import WaitTimes
@@ -123,15 +122,8 @@ class Counters:
         self.last_metrics: LoaderMetrics | None = None
         self._ended: dict[str, float] = {}
         self._running: dict[int, Any] = {}
-        self._process, self._own_lock = os.getpid(), threading.RLock()
-
-    @property
-    def _lock(self) -> threading.RLock:
-        """Held while a pass moves from those that run to those that ended: a report counts it once."""
-        if self._process != os.getpid():
-            # A thread that a fork left behind may have held it.
-            self._process, self._own_lock = os.getpid(), threading.RLock()
-        return self._own_lock
+        #: Held while a pass moves from those that run to those that ended: a report counts it once.
+        self._lock = OwnLock()
 
     @contextmanager
     def planning(self) -> Iterator[None]:
@@ -144,19 +136,19 @@ class Counters:
 
     def begin(self, native: Any) -> None:
         """Start a pass."""
-        with self._lock:
+        with self._lock():
             self._running[id(native)] = native
 
     def end(self, native: Any) -> None:
         """End a pass."""
-        with self._lock:
+        with self._lock():
             self._running.pop(id(native), None)
             _add(self._ended, native.metrics())
 
     def report(self, *, prefetch_bytes: int = 0, **given: Any) -> LoaderMetrics:
         """Return all totals, including those of running passes, with the fields that the loader knows."""
         running: dict[str, float] = {}
-        with self._lock:
+        with self._lock():
             sums = dict(self._ended)
             for native in list(self._running.values()):
                 _add(running, native.metrics())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from shardmill._digests import digest
 from shardmill._native import load as _native
-from shardmill._option_values import index_of, whole
+from shardmill._option_values import whole
 from shardmill._threads import checked_threads
 from shardmill.data._arrow import as_pyarrow
 from shardmill.data._dataset import Dataset
@@ -91,7 +90,12 @@ class Mixture:
         rows = [part.num_rows for part in parts.values()]
         if weights is not None:
             all_rows = sum(source.num_rows for source in self._sources.values())
-            outer = blend.weighted(names, weights, all_rows if epoch_rows is None else _rows(epoch_rows), interpolate)
+            outer = blend.weighted(
+                names,
+                weights,
+                all_rows if epoch_rows is None else whole("epoch_rows", epoch_rows, 0, 2**62),
+                interpolate,
+            )
         elif choose is not None:
             outer = blend.fixed("choose", blend.chosen(names, choose))
         else:
@@ -168,7 +172,7 @@ class Mixture:
     def _tokenization(self) -> str | None:
         """Fingerprint of how the sources compute tokens, ``None`` if none does."""
         each = [source._tokenization for source in self.sources.values()]
-        return None if not any(each) else hashlib.sha256(json.dumps(each).encode()).hexdigest()[:32]
+        return digest(each) if any(each) else None
 
     @property
     def _image_settings(self) -> dict[str, Any] | None:
@@ -294,13 +298,6 @@ def _opened(source: Any) -> Dataset | Mixture:
         return Dataset(source)
     refuse_own_rows(source, "a Mixture")
     return source
-
-
-def _rows(value: Any) -> int:
-    rows = index_of(value)
-    if rows is None or not 0 <= rows <= 2**62:
-        raise OptionError(f"epoch_rows must be an integer of at least 0, not {value!r}")
-    return rows
 
 
 def _copied(values: Any) -> Any:

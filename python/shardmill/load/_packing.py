@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
+from shardmill._choices import check_choice
 from shardmill._native import packing as _native
-from shardmill._option_values import index_of, listed
+from shardmill._option_values import listed, whole
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
 from shardmill.errors import MissingColumnError, OptionError
@@ -115,8 +116,7 @@ class Packing:
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         if not names or not all(isinstance(name, str) for name in names):
             raise OptionError(f"columns of a Packing must be a name or a list of names, not {columns!r}")
-        if strategy not in get_args(Strategy):
-            raise OptionError(f"strategy must be one of {', '.join(get_args(Strategy))}, not {strategy!r}")
+        check_choice("strategy", strategy, Strategy)
         if strategy == "concat":
             for name, value in (("open_packs", open_packs), ("long", long)):
                 if value is not None:
@@ -125,13 +125,12 @@ class Packing:
                         "\nhint: use strategy='best_fit'"
                     )
         else:
-            open_packs = _whole("open_packs", 64 if open_packs is None else open_packs, _MOST_OPEN)
+            open_packs = whole("open_packs", 64 if open_packs is None else open_packs, 1, _MOST_OPEN)
             long = "split" if long is None else long
-            if long not in get_args(Long):
-                raise OptionError(f"long must be one of {', '.join(get_args(Long))}, not {long!r}")
+            check_choice("long", long, Long)
         if lengths is not None and not isinstance(lengths, str):
             raise OptionError(f"lengths is the name of a column, not {lengths!r}")
-        length = _whole("length", length, _LONGEST)
+        length = whole("length", length, 1, _LONGEST)
         values = {
             "columns": names,
             "length": length,
@@ -182,8 +181,7 @@ class Packing:
 
 
 def _epoch_packs(plan: Any, length: int, packs: int | None, tokens: int | None) -> int | None:
-    if plan not in get_args(Plan):
-        raise OptionError(f"plan must be one of {', '.join(get_args(Plan))}, not {plan!r}")
+    check_choice("plan", plan, Plan)
     given = [name for name, value in (("epoch_packs", packs), ("epoch_tokens", tokens)) if value is not None]
     if plan == "epoch":
         if given:
@@ -195,20 +193,13 @@ def _epoch_packs(plan: Any, length: int, packs: int | None, tokens: int | None) 
     if len(given) > 1:
         raise OptionError("epoch_packs and epoch_tokens are mutually exclusive\nhint: omit one of them")
     if packs is not None:
-        return _whole("epoch_packs", packs, _MOST_PACKS)
+        return whole("epoch_packs", packs, 1, _MOST_PACKS)
     if tokens is not None:
-        return -(-_whole("epoch_tokens", tokens, _MOST_PACKS) // length)
+        return -(-whole("epoch_tokens", tokens, 1, _MOST_PACKS) // length)
     raise OptionError(
         "plan='ahead' requires epoch_packs or epoch_tokens, since its lanes never end"
         "\nhint: set epoch_packs to the number of packs after which an epoch ends"
     )
-
-
-def _whole(name: str, value: Any, most: int) -> int:
-    number = index_of(value)
-    if number is None or not 1 <= number <= most:
-        raise OptionError(f"{name} must be an integer from 1 to {most:,}, not {value!r}")
-    return number
 
 
 def packed_columns(packing: Any, columns: Sequence[str] | None, output: Output) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from shardmill._choices import check_choice
 from shardmill._native import storage
+from shardmill._option_values import flag
 from shardmill._sizes import byte_count
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._configure import configure_all, refuse_keys, shown
@@ -106,8 +107,7 @@ class Checkpoint:
         check_choice("delivery", self.delivery, Delivery)
         if not isinstance(self.version, str):
             raise OptionError(f"`version` must be a string, not {self.version!r}")
-        if not isinstance(self.delete_on_success, bool):
-            raise OptionError(f"`delete_on_success` must be True or False, not {self.delete_on_success!r}")
+        flag("`delete_on_success`", self.delete_on_success)
         object.__setattr__(self, "memory_bytes", byte_count(self.memory_bytes, "memory_bytes"))
         if not all(isinstance(path, str | PathLike) for path in self._done_list()):
             raise OptionError(f"`done` must be a path or a list of paths, not {self.done!r}")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -28,6 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from shardmill._digests import digest
 from shardmill._native import resume as _native
 from shardmill._progress import Progress
 from shardmill.errors import FormatError, StorageError
@@ -347,8 +347,3 @@ def index_directory() -> Path:
 def name_of(paths: list[str], columns: list[str], format: str | None) -> str:
     """Return a name that changes with the columns, with each file's path, size and time of change, and with the layout of the index."""
     return f"{digest([_native.INDEX_VERSION, columns, format, sorted(_native.versions_of(paths, format=format))])}.ids"
-
-
-def digest(value: object) -> str:
-    """A part of a name that tells values apart."""
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]

@@ -273,7 +273,7 @@ def test_epochs_count_tokens_in_whole_packs(tmp_path: Path) -> None:
         ({"plan": "ahead", "epoch_tokens": 1.5}, "epoch_tokens must be an integer from 1"),
         ({"epoch_packs": 2}, "epoch_packs requires plan='ahead'"),
         ({"plan": "epoch", "epoch_tokens": 2}, "epoch_tokens requires plan='ahead'"),
-        ({"plan": "later"}, "plan must be one of epoch, ahead"),
+        ({"plan": "later"}, "plan must be one of 'epoch', 'ahead'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:

@@ -194,7 +194,7 @@ def test_drop_that_leaves_out_everything_warns(tmp_path: Path) -> None:
         ({"length": True}, "length must be an integer"),
         ({"length": 2.5}, "length must be an integer"),
         ({"length": 2**31}, "length must be an integer"),
-        ({"length": 4, "strategy": "worst_fit"}, "strategy must be one of concat, best_fit, first_fit"),
+        ({"length": 4, "strategy": "worst_fit"}, "strategy must be one of 'concat', 'best_fit', 'first_fit'"),
         ({"length": 4, "open_packs": 8}, "strategy='concat' cuts them"),
         ({"length": 4, "long": "drop"}, "strategy='concat' cuts them"),
         ({"length": 4, "strategy": "best_fit", "open_packs": 0}, "open_packs must be an integer"),

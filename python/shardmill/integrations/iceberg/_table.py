@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from shardmill._extras import package_for
 from shardmill._warnings import warn_caller
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
@@ -87,11 +88,10 @@ class IcebergTable(TableFiles):
 
 
 def _table(table: Any, catalog_config: dict[str, Any] | None) -> Table:
-    try:
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.table import Table
-    except ImportError as missing:
-        raise ImportError("Iceberg tables require pyiceberg\nhint: pip install 'shardmill[iceberg]'") from missing
+    package_for("IcebergTable", "pyiceberg", extra="iceberg")
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.table import Table
+
     if isinstance(table, Table):
         if catalog_config is not None:
             raise OptionError("catalog_config requires a table identifier")
