@@ -16,25 +16,30 @@ from shardmill.cli._batch_bar import BatchBar
 from shardmill.cli._messages import tell
 from shardmill.cli._options import (
     FROM_1,
-    PATH,
     Names,
     Size,
     TypedNames,
     limit_option,
     one_of,
+    paths_argument,
     progress_option,
     storage_option,
     threads_option,
 )
-from shardmill.cli._tables import Filter, format_options, open_dataset, refuse_input, source_and_destination
+from shardmill.cli._tables import (
+    filter_option,
+    format_options,
+    open_dataset,
+    open_writer,
+    refuse_input,
+    source_and_destination,
+)
 from shardmill.data._shard_index import index_path
 from shardmill.write._formats import EXTENSIONS, READ_EXTENSIONS, format_of
 
-_HINT = "\nhint: "
-
 
 @click.command(name="convert")
-@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="SRC... DST")
+@paths_argument("SRC... DST")
 @click.option("--to", type=click.Choice(sorted(EXTENSIONS)), help="Output format; default: from the name of DST.")
 @click.option("--column", metavar="NAME", help="Write only this column; ArrayRecord has one.")
 @click.option(
@@ -49,7 +54,7 @@ _HINT = "\nhint: "
     metavar="OLD=NEW",
     help="Write column OLD as NEW; may be repeated. Other options take the names in SRC.",
 )
-@click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "text is not null".')
+@filter_option
 @click.option("--compression", metavar="CODEC", help="zstd, gz, snappy, none, …; what each format has is in the guide.")
 @click.option("--group-size", **FROM_1, help="ArrayRecord: records of a chunk; else 1.")
 @click.option("--shard-bytes", type=Size(), help="Size of a shard, uncompressed; 256MiB by default, for MDS 64MiB.")
@@ -75,11 +80,10 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
       shardmill convert data/ streaming/ --to mds --columns text,boxes=json,embedding=ndarray:float32
       shardmill convert shards/ table.parquet --columns txt,cls --rename txt=text --rename cls=label
     """
-    from shardmill import Writer
     from shardmill._native import storage
     from shardmill._native.write import RowDigest
     from shardmill.cli._conversion import Conversion
-    from shardmill.errors import FormatError, NotFoundError, OptionError, OutputExistsError
+    from shardmill.errors import FormatError, NotFoundError, OptionError
     from shardmill.storage._paths import served_path
 
     start = time.perf_counter()
@@ -104,30 +108,23 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
     encodings = {name: encoding for name, encoding in types.items() if encoding is not None}
     if encodings and format != "mds":
         raise click.UsageError(f"encodings of columns are for --to mds, and {format} has none")
-    named = {name: options[name] for name in ("filter", "format", "hive", "ignore_zeros")}
-    dataset = open_dataset({"paths": src, "columns": columns, **named})
+    dataset = open_dataset({**options, "paths": src, "columns": columns})
     if not dataset.files:
         raise NotFoundError(f"there are no files to convert at {', '.join(src)}")
     keeps_rows = columns is None and options["filter"] is None
     replaces_source = refuse_input(src, dataset.files, dst, keeps_rows=keeps_rows)
     try:
         conversion = Conversion(dataset, format, encodings, options["renames"])
-        writer = Writer(
+        writer = open_writer(
             dst,
             format=format,
             columns=conversion.encodings,
             schema=conversion.schema if format in ("parquet", "jsonl", "webdataset") else None,
-            compression=options["compression"],
-            group_size=options["group_size"],
-            shard_bytes=options["shard_bytes"],
             hashes=options["hashes"] or (),
-            threads=options["threads"],
-            mode=options["mode"],
+            **{name: options[name] for name in ("compression", "group_size", "shard_bytes", "threads", "mode")},
         )
     except OptionError as error:
         raise click.UsageError(str(error)) from error
-    except OutputExistsError as error:
-        raise OutputExistsError(f"{str(error).partition(_HINT)[0]}{_HINT}--mode overwrite replaces it") from error
     for note in conversion.notes:
         tell(f"note: {note}")
     read, written = RowDigest(), RowDigest()

@@ -19,6 +19,7 @@ from shardmill.cli._options import (
     Size,
     json_option,
     one_of,
+    paths_argument,
     progress_option,
     sample_options,
     storage_option,
@@ -48,7 +49,7 @@ _TAR_ONLY = (
 
 
 @click.command(name="curate")
-@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="SRC... DST")
+@paths_argument("SRC... DST")
 @click.option("--to", "sink_format", type=click.Choice(["parquet", "webdataset"]), required=True, help="Output format.")
 @click.option(
     "--from",

@@ -8,9 +8,9 @@ import click
 
 from shardmill.cli._options import (
     FROM_0,
-    PATH,
     json_option,
     limit_option,
+    paths_argument,
     progress_option,
     sample_options,
     storage_option,
@@ -20,7 +20,7 @@ from shardmill.cli._options import (
 
 
 @click.command(name="inspect")
-@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
+@paths_argument("PATH...")
 @click.option("--texts", "first", **FROM_0, default=3, help="First texts, images or records.")
 @sample_options
 @threads_option

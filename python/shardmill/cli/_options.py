@@ -126,7 +126,7 @@ class TypedNames(click.ParamType):
         return types
 
 
-_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 #: A whole number, from 0 or from 1 on.
@@ -139,9 +139,14 @@ def one_of(*names: str) -> dict[str, Any]:
     return {"type": click.Choice(names), "default": names[0], "show_default": True}
 
 
-def together(*options: _Decorator) -> _Decorator:
+def together(*options: Decorator) -> Decorator:
     """Combine options that several commands share, in this order."""
     return lambda function: functools.reduce(lambda made, option: option(made), reversed(options), function)
+
+
+def paths_argument(metavar: str) -> Decorator:
+    """Declare the paths of a command."""
+    return click.argument("paths", nargs=-1, required=True, type=PATH, metavar=metavar)
 
 
 #: Whether tars are read past their end marker.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shardmill.cli._options import PATH, Names, ignore_zeros_option, together
+from shardmill.cli._options import Names, ignore_zeros_option, paths_argument, together
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, parse_filter
 
@@ -36,17 +36,19 @@ format_options = together(
     ignore_zeros_option,
 )
 
+filter_option = click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "label = 0".')
+
 #: PATH and what ``shardmill.Dataset`` wants to know of it.
 dataset_options = together(
-    click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH..."),
+    paths_argument("PATH..."),
     click.option("--columns", type=Names(), help="Only these, in this order."),
-    click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "label = 0".'),
+    filter_option,
     format_options,
 )
 
 
 def open_dataset(options: dict[str, Any], **more: Any) -> Any:
-    """Open the ``shardmill.Dataset`` of the options, and remove them from the dict.
+    """Open the ``shardmill.Dataset`` of the options.
 
     Args:
         options: those of ``dataset_options``.
@@ -54,16 +56,28 @@ def open_dataset(options: dict[str, Any], **more: Any) -> Any:
     """
     from shardmill import Dataset
 
-    columns, paths = options.pop("columns"), options.pop("paths")
+    columns, paths = options["columns"], options["paths"]
     return Dataset(
         paths[0] if len(paths) == 1 else list(paths),
         columns=list(columns) if columns else None,
-        filter=options.pop("filter"),
-        format=options.pop("format"),
-        partitioning="hive" if options.pop("hive") else None,
-        ignore_zeros=options.pop("ignore_zeros"),
+        filter=options["filter"],
+        format=options["format"],
+        partitioning="hive" if options["hive"] else None,
+        ignore_zeros=options["ignore_zeros"],
         **more,
     )
+
+
+def open_writer(out: str, **options: Any) -> Any:
+    """Open the ``shardmill.Writer`` of a command whose modes are to refuse an output, and to replace it."""
+    from shardmill import Writer
+    from shardmill.errors import OutputExistsError
+
+    try:
+        return Writer(out, **options)
+    except OutputExistsError as error:
+        problem = str(error).partition("\n")[0]
+        raise OutputExistsError(f"{problem}\nhint: --mode overwrite replaces it") from error
 
 
 def source_and_destination(paths: Sequence[str]) -> tuple[tuple[str, ...], str]:

@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from shardmill.cli._options import DIRECTORY, PATH, JsonObject, Names, one_of, together
+from shardmill.cli._options import DIRECTORY, PATH, Decorator, JsonObject, Names, one_of, together
 from shardmill.errors import OptionError
 
 if TYPE_CHECKING:
     from shardmill import Tokenize, Tokenizer
-
-#: Options with the name and the values of those of ``Tokenize``.
-_OPTIONS = (
-    "separator",
-    "messages",
-    "prompt",
-    "completion",
-    "tools",
-    "documents",
-    "assistant_spans",
-    "template_kwargs",
-    "now",
-    "labels",
-    "on_unlabelled",
-    "bos",
-    "eos",
-    "special_in_text",
-    "nulls",
-    "output",
-    "labels_output",
-    "dtype",
-    "counts",
-)
-
-#: The parameters of the options below, without those of the tokenizer.
-SOURCE_PARAMETERS = {"text_columns", "chat_template", *_OPTIONS}
-
-TOKENIZER_PARAMETERS = {"pattern", "special_tokens"}
 
 tokenizer_options = together(
     click.option(
@@ -84,6 +57,12 @@ counts_option = click.option(
 )
 
 
+def parameters(*declared: Decorator) -> set[str]:
+    """Return the names of the parameters that options declare."""
+    command = click.command()(together(*declared)(lambda: None))
+    return {option.name or "" for option in command.params}
+
+
 def tokenizer_of(options: dict[str, Any]) -> Tokenizer:
     """Return the ``Tokenizer`` of the options."""
     from shardmill import Tokenizer
@@ -99,15 +78,17 @@ def tokenize_of(options: dict[str, Any]) -> Tokenize:
     """
     from shardmill import Tokenize
 
-    values = {name: options[name] for name in _OPTIONS if name in options}
+    values = {field.name: options[field.name] for field in fields(Tokenize) if field.name in options}
     has_other = any(options[name] for name in ("messages", "prompt", "completion"))
     template = options["chat_template"]
     try:
         return Tokenize(
             list(options["text_columns"] or ([] if has_other else ["text"])),
-            tokenizer=tokenizer_of(options),
-            chat_template=None if template is None else Path(template),
-            **values,
+            **values
+            | {
+                "tokenizer": tokenizer_of(options),
+                "chat_template": None if template is None else Path(template),
+            },
         )
     except OptionError as error:
         raise click.UsageError(str(error)) from error

@@ -20,18 +20,19 @@ from shardmill.cli._options import (
     json_option,
     limit_option,
     one_of,
+    paths_argument,
     progress_option,
     storage_option,
     threads_option,
     write_json,
 )
-from shardmill.cli._tables import Filter, format_options, open_dataset, refuse_input
+from shardmill.cli._tables import filter_option, format_options, open_dataset, open_writer, refuse_input
 from shardmill.cli._token_sources import counts_option, source_options, tokenize_of, tokenizer_options
-from shardmill.errors import NotFoundError, OutputExistsError
+from shardmill.errors import NotFoundError
 
 
 @click.command(name="tokenize")
-@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="SRC... [DST]")
+@paths_argument("SRC... [DST]")
 @click.option("--tokenizer", required=True, type=PATH, metavar="PATH", help="Tokenizer file, or a directory with one.")
 @tokenizer_options
 @source_options
@@ -41,7 +42,7 @@ from shardmill.errors import NotFoundError, OutputExistsError
 )
 @click.option("--dtype", **one_of("int32", "int64"), help="Type of the tokens.")
 @click.option("--keep", type=Names(), help="Columns of SRC to write as well.")
-@click.option("--filter", type=Filter(), help='Only rows for which EXPR is true, such as "text is not null".')
+@filter_option
 @format_options
 @click.option("--to", **one_of("parquet"), help="Output format.")
 @click.option("--count-only", is_flag=True, help="Store and print the token counts; write no tokens.")
@@ -74,8 +75,8 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
     tokenize = tokenize_of(options)
     kept = [*(options["keep"] or ()), *tokenize.outputs]
     _refuse_twice(kept, tokenize.outputs)
-    named = {name: options[name] for name in ("filter", "format", "hive", "ignore_zeros")}
-    dataset = open_dataset({"paths": sources, "columns": kept, **named}, tokenize=tokenize, threads=options["threads"])
+    given = {**options, "paths": sources, "columns": kept}
+    dataset = open_dataset(given, tokenize=tokenize, threads=options["threads"])
     if not dataset.files:
         raise NotFoundError(f"there are no files to tokenize at {', '.join(sources)}")
     if options["count_only"]:
@@ -122,22 +123,12 @@ def _count(dataset: Any, directory: str, *, as_json: bool) -> None:
 
 
 def _write(dataset: Any, dst: str, options: dict[str, Any], *, as_json: bool) -> None:
-    from shardmill import Writer
     from shardmill.storage._paths import served_path
 
     pyarrow_for("tokenize")
     start = time.perf_counter()
-    try:
-        writer = Writer(
-            served_path(dst),
-            format="parquet",
-            schema=dataset.schema,
-            shard_bytes=options["shard_bytes"],
-            threads=options["threads"],
-            mode=options["mode"],
-        )
-    except OutputExistsError as error:
-        raise OutputExistsError(f"{str(error).partition(chr(10))[0]}\nhint: --mode overwrite replaces it") from error
+    named = {name: options[name] for name in ("shard_bytes", "threads", "mode")}
+    writer = open_writer(served_path(dst), format="parquet", schema=dataset.schema, **named)
     rows = tokens = 0
     output = dataset.columns.index(dataset._tokenize.output)
     with writer, BatchBar(dataset, passes=1, is_shown=options["progress"], threads=options["threads"]) as bar:

@@ -10,10 +10,10 @@ from shardmill._terminal import counted
 from shardmill.cli._messages import is_quiet, tell
 from shardmill.cli._options import (
     FROM_1,
-    PATH,
     json_option,
     limit_option,
     one_of,
+    paths_argument,
     progress_option,
     sample_options,
     storage_option,
@@ -23,7 +23,7 @@ from shardmill.cli._options import (
 
 
 @click.command(name="verify")
-@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
+@paths_argument("PATH...")
 @click.option(
     "--layout",
     **one_of("auto", "source", "written"),

@@ -18,9 +18,8 @@ from shardmill.cli._messages import tell
 from shardmill.cli._options import PATH, limit_option, one_of, storage_option
 from shardmill.cli._tables import dataset_options
 from shardmill.cli._token_sources import (
-    SOURCE_PARAMETERS,
-    TOKENIZER_PARAMETERS,
     counts_option,
+    parameters,
     source_options,
     tokenize_of,
     tokenizer_of,
@@ -94,7 +93,7 @@ def command(port: int, no_open: bool, **options: Any) -> None:
     if options["tokenizer"] is not None:
         source = _with_tokens(source, options)
     else:
-        _refuse({*TOKENIZER_PARAMETERS, *SOURCE_PARAMETERS, "pack"}, "requires --tokenizer")
+        _refuse({"pack", *parameters(tokenizer_options, source_options, counts_option)}, "requires --tokenizer")
     source = _with_pixels(source, options)
     session = Session(source)
     if not session.opened().dataset.files:
@@ -155,7 +154,9 @@ def _with_tokens(source: Source, options: dict[str, Any]) -> Source:
         columns = TokenColumns.computed(tokenize)
     else:
         reason = f"is for texts, and the files have tokens in column {stored.tokens!r}"
-        _refuse(SOURCE_PARAMETERS - {"text_columns"}, f"{reason}\nhint: name a text with --column")
+        _refuse(
+            parameters(source_options, counts_option) - {"text_columns"}, f"{reason}\nhint: name a text with --column"
+        )
         columns = replace(stored, tokenizer=tokenizer_of(options))
         source = replace(source, tokens=columns)
     if options["pack"] is None:
