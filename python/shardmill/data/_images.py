@@ -184,22 +184,23 @@ class Images:
         damaged: DamagedImages = "raise",
         on_error: Literal["null"] | None = None,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name != "self"}
         if not isinstance(column, str) or not column:
             raise OptionError(f"column must be the name of a column, not {column!r}")
         if not isinstance(fit, RandomCrop) and (isinstance(fit, type) or fit not in FitName.__args__):
             names = ", ".join(map(repr, FitName.__args__))
             raise OptionError(f"fit must be one of {names} or a RandomCrop, not {fit!r}")
-        for name, value, choices in (
-            ("resample", resample, Resample),
-            ("mode", mode, DecodeMode),
-            ("dtype", dtype, PixelType),
-            ("layout", layout, Layout),
-            ("channels", channels, Channels),
-            ("decoder", decoder, JpegDecoder),
-            ("damaged", damaged, DamagedImages),
-            ("source", source, ImageSource),
+        for name, choices in (
+            ("resample", Resample),
+            ("mode", DecodeMode),
+            ("dtype", PixelType),
+            ("layout", Layout),
+            ("channels", Channels),
+            ("decoder", JpegDecoder),
+            ("damaged", DamagedImages),
+            ("source", ImageSource),
         ):
-            check_choice(name, value, choices)
+            check_choice(name, given[name], choices)
         if on_error not in (None, "null"):
             raise OptionError(
                 f"on_error must be None or 'null', not {on_error!r}\n"
@@ -216,25 +217,13 @@ class Images:
             raise OptionError("root is the directory of paths, so it needs source='path'")
         if root is not None and "://" not in os.fspath(root) and not Path(root).is_dir():
             raise NotFoundError(f"root {os.fspath(root)!r} is not a directory")
-        values = {
-            "column": column,
+        values = given | {
             "size": _checked_size(size, fit),
-            "fit": fit,
-            "resample": resample,
-            "mode": mode,
             "flip": float(flip),
-            "dtype": dtype,
             "normalize": None if normalize is None else _statistics(normalize, 1 if channels == "L" else 3),
-            "layout": layout,
-            "channels": channels,
             "background": _color(background),
-            "orientation": orientation,
-            "decoder": decoder,
-            "source": source,
             "root": None if root is None else os.fspath(root),
             "max_pixels": whole("max_pixels", max_pixels, 1),
-            "damaged": damaged,
-            "on_error": on_error,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)

@@ -165,28 +165,31 @@ class Tokenize:
         counts: PathLike | None = None,
         max_document_bytes: int | str = _MOST_BYTES,
     ) -> None:
-        for name, value, choices in (
-            ("special_in_text", special_in_text, SpecialInText),
-            ("assistant_spans", assistant_spans, AssistantSpans),
-            ("labels", labels, Labels),
-            ("on_unlabelled", on_unlabelled, Unlabelled),
-            ("dtype", dtype, TokenType),
-            ("nulls", nulls, NullTexts),
-            ("invalid", invalid, InvalidBytes),
+        given = {name: value for name, value in locals().items() if name != "self"}
+        for name, choices in (
+            ("special_in_text", SpecialInText),
+            ("assistant_spans", AssistantSpans),
+            ("labels", Labels),
+            ("on_unlabelled", Unlabelled),
+            ("dtype", TokenType),
+            ("nulls", NullTexts),
+            ("invalid", InvalidBytes),
         ):
-            if value is not None or name not in ("special_in_text", "labels"):
-                check_choice(name, value, choices)
-        for name, value in (
-            ("messages", messages),
-            ("prompt", prompt),
-            ("completion", completion),
-            ("separator", separator),
-            ("tools", tools),
-            ("documents", documents),
-            ("now", now),
-            ("output", output),
-            ("labels_output", labels_output),
-        ):
+            if given[name] is not None or name not in ("special_in_text", "labels"):
+                check_choice(name, given[name], choices)
+        texts = (
+            "messages",
+            "prompt",
+            "completion",
+            "separator",
+            "tools",
+            "documents",
+            "now",
+            "output",
+            "labels_output",
+        )
+        for name in texts:
+            value = given[name]
             is_text = isinstance(value, str) and (value != "" or name == "separator")
             if not is_text and (value is not None or name in ("output", "labels_output")):
                 raise OptionError(f"{name} must be a non-empty string, not {reprlib.repr(value)}")
@@ -202,37 +205,18 @@ class Tokenize:
         ignored = whole("ignore_index", ignore_index, -(2**63))
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
             tokenizer = Tokenizer(tokenizer)
-        values = {
-            "text": (text,) if isinstance(text, str) else tuple(listed("text", text)),
-            "messages": messages,
-            "prompt": prompt,
-            "completion": completion,
-            "function": function,
-            "version": version,
+        values = given | {
             "tokenizer": tokenizer,
+            "text": (text,) if isinstance(text, str) else tuple(listed("text", text)),
             "bos": (None if bos is False else bos)
             if tokenizer is None
             else token_id_of("bos", bos, tokenizer, tokenizer._native.bos),
             "eos": (None if eos is False else eos)
             if tokenizer is None
             else token_id_of("eos", eos, tokenizer, tokenizer._native.eos),
-            "add_special_tokens": add_special_tokens,
-            "special_in_text": special_in_text,
-            "separator": separator,
             "chat_template": template_text(chat_template),
-            "assistant_spans": assistant_spans,
-            "tools": tools,
-            "documents": documents,
             "template_kwargs": template_kwargs_of(template_kwargs),
-            "now": now,
-            "labels": labels,
             "ignore_index": ignored,
-            "on_unlabelled": on_unlabelled,
-            "output": output,
-            "labels_output": labels_output,
-            "dtype": dtype,
-            "nulls": nulls,
-            "invalid": invalid,
             "counts": default_counts() if counts is None else os.fspath(counts),
             "max_document_bytes": byte_count(max_document_bytes, "max_document_bytes"),
         }

@@ -52,7 +52,7 @@ _COMPARED = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _KEYWORDS = {"and", "or", "not", "in", "is", "between", "null", "true", "false"}
 #: Number of arguments.
 _FUNCTIONS = {"starts_with": 2, "ends_with": 2, "contains": 2, "is_nan": 1, "lower": 1, "length": 1}
@@ -174,7 +174,7 @@ class _Parser:
         if isinstance(left, Value):
             return left.compare(op, right)
         if isinstance(right, Value):
-            return right.compare(_MIRRORED[op], left)
+            return right.compare(MIRRORED[op], left)
         kinds = [_kind(side) for side in (left, right)]
         if kinds[0] != kinds[1]:
             self._fail(f"{kinds[0]} cannot be compared with {kinds[1]}", start)

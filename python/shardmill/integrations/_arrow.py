@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from shardmill._literals import literal_of, scalar_literal
 from shardmill.errors import UnsupportedExpressionError
+from shardmill.expressions._text import MIRRORED
 
 _COMPARISONS = {
     "equal": "==",
@@ -26,7 +27,6 @@ _COMPARISONS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MATCH_NULLS, _SKIP_NULLS = 0, 1
 
 
@@ -143,7 +143,7 @@ def _converted(call: _Call) -> Any:
 
 def _comparison(op: str, left: Any, right: Any) -> dict[str, Any]:
     if isinstance(left, pa.Scalar) and isinstance(right, _Column):
-        left, op, right = right, _MIRRORED[op], left
+        left, op, right = right, MIRRORED[op], left
     if isinstance(left, _Column) and isinstance(right, _Column):
         return {"compare_columns": {"left": left.name, "op": op, "right": right.name}}
     if not (isinstance(left, _Column) and isinstance(right, pa.Scalar)):

@@ -9,7 +9,7 @@ from numbers import Real
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from shardmill._option_values import whole
+from shardmill._option_values import flag, whole
 from shardmill._sizes import byte_count
 from shardmill.errors import OptionError
 
@@ -101,8 +101,7 @@ def native_options(
         raise OptionError("group_size is only for ArrayRecord")
     if modified is not None and format != "webdataset":
         raise OptionError("modified is only for WebDataset")
-    if not isinstance(page_checksums, bool):
-        raise OptionError(f"page_checksums must be True or False, not {page_checksums!r}")
+    flag("page_checksums", page_checksums)
     if not page_checksums and format != "parquet":
         raise OptionError("page_checksums is only for Parquet")
     options: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from shardmill._native.formats import type_names
 from shardmill.data._shard_index import INDEX_NAME, basename_of, check_same_columns, index_path, read_index, write_index
 from shardmill.errors import FormatError, NotFoundError, OptionError, PlanError
 from shardmill.storage._configure import configure_all
-from shardmill.storage._paths import PathLike, served_path
+from shardmill.storage._paths import PathLike, real, served_path
 from shardmill.write._output import output_of
 
 _SHARD_HINT = "copy the shard again, write the part again, or rebuild its index with `shardmill repair-index`"
@@ -93,12 +93,8 @@ def _found(root: str) -> list[str]:
 
 def _parts_below(path: str, root: str) -> tuple[str, ...]:
     """Return the path components from the root to ``path``; none if it is not below the root."""
-    real, real_root = _real(path), _real(root)
-    return tuple(real[len(real_root) + 1 :].split("/")) if real.startswith(f"{real_root.rstrip('/')}/") else ()
-
-
-def _real(path: str) -> str:
-    return path.rstrip("/") if storage.is_remote(path) else os.path.realpath(path)
+    inner, outer = real(path), real(root)
+    return tuple(inner[len(outer) + 1 :].split("/")) if inner.startswith(f"{outer.rstrip('/')}/") else ()
 
 
 def _exists(path: str) -> bool:
@@ -124,7 +120,7 @@ def _named(root: str, parts: list[str]) -> list[str]:
             )
         if len(names) == 1:
             raise PlanError(f"{part!r} is the index to be written")
-        indexes.setdefault(_real(path), path)
+        indexes.setdefault(real(path), path)
     return list(indexes.values())
 
 
@@ -211,7 +207,7 @@ def _compared(directories: list[str]) -> list[str]:
 
     files: dict[str, None] = {}
     first: _ReadFile | None = None
-    for directory in dict.fromkeys(_real(directory) for directory in directories):
+    for directory in dict.fromkeys(real(directory) for directory in directories):
         dataset = _part(directory)
         if first is not None and dataset.format not in (None, first.format):
             raise PlanError(
