@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
-from shardmill._choices import check_choice
+from shardmill._choices import check_fields
 from shardmill._extras import pyarrow_for
 from shardmill._option_values import flag, whole
 from shardmill.curate import _pixels as pixels
@@ -202,8 +202,7 @@ class Filter(NativeStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.per is not None:
-            check_choice("per", self.per, Literal["sample", "row"])
+        check_fields(Filter, vars(self))
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native stage."""

@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY, dataclass
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal
 
-from shardmill._choices import check_choice
-from shardmill._option_values import checked_schema, flag, whole
+from shardmill._choices import check_fields
+from shardmill._option_values import checked_schema, whole
 from shardmill._warnings import warn_caller
 from shardmill.curate._sources import described
 from shardmill.errors import AppendModeError, OptionError
@@ -51,15 +51,13 @@ class Sink:
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | PathLike) or not fspath(self.path):
             raise OptionError(f"the path of a sink must be a directory, not {self.path!r}")
-        flag("materialize_on_write", self.materialize_on_write)
         checked_schema("schema", self.schema)
         refuse_keys([fspath(self.path)])
         if self.mode == "append":
             raise AppendModeError(
                 'a sink cannot append\nhint: mode="resume" keeps existing files and replaces only those of the same inputs'
             )
-        check_choice("mode", self.mode, Mode)
-        check_choice("on_materialize_error", self.on_materialize_error, OnMaterializeError)
+        check_fields(Sink, vars(self))
         if self.schema is not None and self.schema_overrides is not None:
             warn_caller("`schema` fixes all columns; `schema_overrides` has no effect")
 

@@ -8,8 +8,9 @@ from os import PathLike
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from shardmill._choices import check_fields
 from shardmill._native.storage import redacted
-from shardmill._option_values import checked_schema, flag, keep_iterated, listed, whole
+from shardmill._option_values import checked_schema, keep_iterated, listed, whole
 from shardmill._sizes import byte_count
 from shardmill._warnings import warn_caller
 from shardmill.errors import OptionError
@@ -169,8 +170,7 @@ class WebDatasetSource(Source):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for option in ("ignore_zeros", "materialize_on_read"):
-            flag(option, getattr(self, option))
+        check_fields(WebDatasetSource, vars(self))
         for option in ("sample_id_field", "texts_field", "images_field", "image_member_field"):
             key = getattr(self, option)
             if not isinstance(key, str) and (key is not None or option in ("texts_field", "images_field")):

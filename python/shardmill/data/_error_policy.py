@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal
 
-from shardmill._choices import check_choice
+from shardmill._choices import check_fields
 from shardmill.errors import OptionError
 
 RowPolicy = Literal["raise", "skip", "replace"]
@@ -48,8 +48,7 @@ class ErrorPolicy:
     lines: LinePolicy = "raise"
 
     def __post_init__(self) -> None:
-        for name, policy in (("rows", RowPolicy), ("files", FilePolicy), ("lines", LinePolicy)):
-            check_choice(f"ErrorPolicy.{name}", getattr(self, name), policy)
+        check_fields(ErrorPolicy, vars(self), prefix="ErrorPolicy.")
         limit = self.max_rows
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) >= 0):
             raise OptionError(

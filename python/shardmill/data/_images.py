@@ -12,10 +12,10 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from shardmill._choices import check_choice
+from shardmill._choices import check_fields
 from shardmill._digests import digest
 from shardmill._native import pixels as _native
-from shardmill._option_values import checked_seed, flag, index_of, whole
+from shardmill._option_values import checked_seed, index_of, whole
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._paths import PathLike
 
@@ -190,23 +190,12 @@ class Images:
         if not isinstance(fit, RandomCrop) and (isinstance(fit, type) or fit not in FitName.__args__):
             names = ", ".join(map(repr, FitName.__args__))
             raise OptionError(f"fit must be one of {names} or a RandomCrop, not {fit!r}")
-        for name, choices in (
-            ("resample", Resample),
-            ("mode", DecodeMode),
-            ("dtype", PixelType),
-            ("layout", Layout),
-            ("channels", Channels),
-            ("decoder", JpegDecoder),
-            ("damaged", DamagedImages),
-            ("source", ImageSource),
-        ):
-            check_choice(name, given[name], choices)
         if on_error not in (None, "null"):
             raise OptionError(
                 f"on_error must be None or 'null', not {on_error!r}\n"
                 "hint: errors=sm.ErrorPolicy(rows='skip') on the loader leaves rows with bad images out"
             )
-        flag("orientation", orientation)
+        check_fields(Images, given)
         if isinstance(flip, bool) or not isinstance(flip, Real) or not 0 <= flip <= 1:
             raise OptionError(f"flip must be a probability from 0 to 1, not {flip!r}")
         if normalize is not None and dtype == "uint8":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shardmill._choices import check_choice
+from shardmill._choices import check_fields
 from shardmill.errors import OptionError
 
 Encoding = Literal["utf-8", "utf-16", "latin-1", "cp1252"]
@@ -50,8 +50,7 @@ class TextOptions:
                 raise OptionError(f"TextOptions.{name} must be one ASCII character, and no line end, not {value!r}")
         if self.delimiter == self.quote:
             raise OptionError(f"TextOptions.delimiter and TextOptions.quote are both {self.quote!r}")
-        check_choice("TextOptions.encoding", self.encoding, Encoding)
-        check_choice("TextOptions.nan", self.nan, NanPolicy)
+        check_fields(TextOptions, vars(self), prefix="TextOptions.")
 
 
 def checked_text(text: TextOptions | None) -> TextOptions | None:

@@ -11,10 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from shardmill._choices import check_choice
+from shardmill._choices import check_fields
 from shardmill._digests import digest
 from shardmill._native import load as _native
-from shardmill._option_values import flag, listed, whole
+from shardmill._option_values import listed, whole
 from shardmill._sizes import byte_count
 from shardmill.data._chat_template import json_of, template_kwargs_of, template_text
 from shardmill.data._counts_directory import check_counts_directory, default_counts
@@ -166,17 +166,7 @@ class Tokenize:
         max_document_bytes: int | str = _MOST_BYTES,
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
-        for name, choices in (
-            ("special_in_text", SpecialInText),
-            ("assistant_spans", AssistantSpans),
-            ("labels", Labels),
-            ("on_unlabelled", Unlabelled),
-            ("dtype", TokenType),
-            ("nulls", NullTexts),
-            ("invalid", InvalidBytes),
-        ):
-            if given[name] is not None or name not in ("special_in_text", "labels"):
-                check_choice(name, given[name], choices)
+        check_fields(Tokenize, given)
         texts = (
             "messages",
             "prompt",
@@ -197,7 +187,6 @@ class Tokenize:
             raise OptionError(
                 f"chat_template must be the text of a template or a Path to it, not {reprlib.repr(chat_template)}"
             )
-        flag("add_special_tokens", add_special_tokens)
         if not isinstance(counts, str | os.PathLike | None) or counts == "":
             raise OptionError(f"counts must be a directory, not {reprlib.repr(counts)}")
         if labels is not None and output == labels_output:

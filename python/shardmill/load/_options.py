@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shardmill._choices import check_choice
-from shardmill._option_values import flag
+from shardmill._choices import check_fields
 from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, checked_stall_seconds
 from shardmill._threads import checked_threads
@@ -93,10 +92,7 @@ class Output:
     lists: ListForm = "auto"
 
     def __post_init__(self) -> None:
-        check_choice("Output.kind", self.kind, OutputKind)
-        check_choice("Output.nulls", self.nulls, NullPolicy)
-        check_choice("Output.side", self.side, Side)
-        check_choice("Output.lists", self.lists, ListForm)
+        check_fields(Output, vars(self), prefix="Output.")
         self._check_pad()
         if self.kind not in ("torch", "numpy") and (self.nulls != "raise" or self.fill_values is not None):
             raise OptionError(
@@ -198,8 +194,7 @@ class Runtime:
         checked_threads(self.threads)
         object.__setattr__(self, "prefetch_bytes", byte_count(self.prefetch_bytes, "prefetch_bytes"))
         checked_stall_seconds(self.stall_seconds)
-        for name in ("pin_memory", "audit"):
-            flag(f"Runtime.{name}", getattr(self, name))
+        check_fields(Runtime, vars(self), prefix="Runtime.")
 
 
 def shuffle_of(shuffle: bool | Shuffle) -> Shuffle | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from shardmill._choices import check_choice
+from shardmill._choices import check_fields
 from shardmill._native import packing as _native
 from shardmill._option_values import listed, whole
 from shardmill._warnings import warn_caller
@@ -116,7 +116,7 @@ class Packing:
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         if not names or not all(isinstance(name, str) for name in names):
             raise OptionError(f"columns of a Packing must be a name or a list of names, not {columns!r}")
-        check_choice("strategy", strategy, Strategy)
+        check_fields(Packing, locals())
         if strategy == "concat":
             for name, value in (("open_packs", open_packs), ("long", long)):
                 if value is not None:
@@ -127,7 +127,6 @@ class Packing:
         else:
             open_packs = whole("open_packs", 64 if open_packs is None else open_packs, 1, _MOST_OPEN)
             long = "split" if long is None else long
-            check_choice("long", long, Long)
         if lengths is not None and not isinstance(lengths, str):
             raise OptionError(f"lengths is the name of a column, not {lengths!r}")
         length = whole("length", length, 1, _LONGEST)
@@ -181,7 +180,6 @@ class Packing:
 
 
 def _epoch_packs(plan: Any, length: int, packs: int | None, tokens: int | None) -> int | None:
-    check_choice("plan", plan, Plan)
     given = [name for name, value in (("epoch_packs", packs), ("epoch_tokens", tokens)) if value is not None]
     if plan == "epoch":
         if given:

@@ -9,9 +9,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
-from shardmill._choices import check_choice
+from shardmill._choices import check_fields
 from shardmill._native import storage
-from shardmill._option_values import flag
 from shardmill._sizes import byte_count
 from shardmill.errors import NotFoundError, OptionError
 from shardmill.storage._configure import configure_all, refuse_keys, shown
@@ -101,13 +100,9 @@ class Checkpoint:
             raise OptionError(f"`id_column` is {self.id_column!r}; it must be a name, or a list of names")
         if len(set(columns)) < len(columns):
             raise OptionError(f"`id_column` names a column twice: {columns}")
-        check_choice("null_ids", self.null_ids, NullIds)
-        check_choice("duplicate_ids", self.duplicate_ids, DuplicateIds)
-        check_choice("changed_input", self.changed_input, ChangedInput)
-        check_choice("delivery", self.delivery, Delivery)
+        check_fields(Checkpoint, vars(self))
         if not isinstance(self.version, str):
             raise OptionError(f"`version` must be a string, not {self.version!r}")
-        flag("`delete_on_success`", self.delete_on_success)
         object.__setattr__(self, "memory_bytes", byte_count(self.memory_bytes, "memory_bytes"))
         if not all(isinstance(path, str | PathLike) for path in self._done_list()):
             raise OptionError(f"`done` must be a path or a list of paths, not {self.done!r}")
