@@ -26,6 +26,7 @@ def described(options: Any) -> str:
     return redacted(f"{type(options).__qualname__}({values})")
 
 
+_KEYS = ("sample_id_field", "texts_field", "images_field", "image_member_field")
 _IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")
 
 
@@ -123,7 +124,20 @@ class Source:
 
 
 @dataclass(frozen=True, repr=False)
-class WebDatasetSource(Source):
+class _DocumentSource(Source):
+    fields: Sequence[str] | None = None
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the native reader."""
+        return {
+            "fields": None if self.fields is None else listed("fields", self.fields),
+            "max_batch_bytes": self._bytes_of("max_batch_bytes"),
+            "max_decoded_bytes": self._bytes_of("max_decoded_bytes"),
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class WebDatasetSource(_DocumentSource):
     """Tar shards (``.tar``, ``.tar.gz``, ``.tgz``, ``.tar.zst``) in which each JSON member is one document.
 
     The JSON has two parallel lists, texts and images; an image entry names a member of the tar, or refers to the
@@ -156,7 +170,6 @@ class WebDatasetSource(Source):
 
     kind = "webdataset"
 
-    fields: Sequence[str] | None = None
     per_image_fields: Sequence[str] = ()
     per_text_fields: Sequence[str] = ()
     sample_id_field: str | None = None
@@ -171,36 +184,30 @@ class WebDatasetSource(Source):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(WebDatasetSource, vars(self))
-        for option in ("sample_id_field", "texts_field", "images_field", "image_member_field"):
+        for option in _KEYS:
             key = getattr(self, option)
             if not isinstance(key, str) and (key is not None or option in ("texts_field", "images_field")):
                 raise OptionError(f"{option} must be the name of a key, not {key!r}")
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native reader."""
-        return {
-            "fields": None if self.fields is None else listed("fields", self.fields),
+        return super()._options() | {
             "per_image_fields": listed("per_image_fields", self.per_image_fields),
             "per_text_fields": listed("per_text_fields", self.per_text_fields),
             "keys": {
-                "sample_id_field": self.sample_id_field,
-                "texts_field": self.texts_field,
-                "images_field": self.images_field,
-                "image_member_field": self.image_member_field,
+                **{name: getattr(self, name) for name in _KEYS},
                 "json_extensions": listed("json_extensions", self.json_extensions),
                 "image_extensions": [
                     f".{extension.removeprefix('.')}" for extension in listed("image_extensions", self.image_extensions)
                 ],
             },
             "ignore_zeros": self.ignore_zeros,
-            "max_batch_bytes": self._bytes_of("max_batch_bytes"),
             "materialize_on_read": self.materialize_on_read,
-            "max_decoded_bytes": self._bytes_of("max_decoded_bytes"),
         }
 
 
 @dataclass(frozen=True, repr=False)
-class InterleavedParquetSource(Source):
+class InterleavedParquetSource(_DocumentSource):
     """Parquet files with one row per text, image or metadata entry.
 
     Rows without bytes but with a ``source_ref`` are fetched from there when they are written.
@@ -217,14 +224,3 @@ class InterleavedParquetSource(Source):
     """
 
     kind = "parquet"
-
-    fields: Sequence[str] | None = None
-
-    def _options(self) -> dict[str, Any]:
-        """Return the options of the native reader."""
-        fields = None if self.fields is None else listed("fields", self.fields)
-        return {
-            "fields": fields,
-            "max_batch_bytes": self._bytes_of("max_batch_bytes"),
-            "max_decoded_bytes": self._bytes_of("max_decoded_bytes"),
-        }

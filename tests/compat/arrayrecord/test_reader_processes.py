@@ -129,7 +129,7 @@ from shardmill.arrayrecord import ArrayRecordDataSource
 source = ArrayRecordDataSource(sys.argv[1])
 opening, is_over = threading.Event(), threading.Event()
 def opens_slowly():
-    with source._lock:
+    with source._lock():
         opening.set()
         is_over.wait()
 thread = threading.Thread(target=opens_slowly)
