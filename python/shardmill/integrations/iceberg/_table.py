@@ -88,7 +88,7 @@ class IcebergTable(TableFiles):
 
 
 def _table(table: Any, catalog_config: dict[str, Any] | None) -> Table:
-    package_for("IcebergTable", "pyiceberg", extra="iceberg")
+    package_for("IcebergTable", "pyiceberg.catalog", name="pyiceberg", extra="iceberg")
     from pyiceberg.catalog import load_catalog
     from pyiceberg.table import Table
 

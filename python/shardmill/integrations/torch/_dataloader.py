@@ -267,29 +267,10 @@ def _loader(
     return loader_over(dataset, batch_size, columns, options)
 
 
-def check_options(filters: Any, options: BatchOptions) -> None:
-    """Check what can be checked before any file is opened.
-
-    Raises:
-        ValueError: If a value is out of range.
-        TypeError: If an option is unknown, or ``filters`` is not an expression.
-    """
-    if unknown := options.keys() - BatchOptions.__annotations__.keys():
-        raise TypeError(f"unexpected keyword arguments: {', '.join(sorted(unknown))}")
-    check_choice("output_format", options.get("output_format", "torch"), OutputFormat)
-    check_splits(options.get("split_bytes"), options.get("split_rows"), options.get("split_strategy"))
-    check_filters(filters)
-    if (workers := options.get("num_workers")) is not None:
-        whole("num_workers", workers, 0)
-
-
 def loader_over(dataset: Dataset, batch_size: int, columns: Sequence[str] | None, options: BatchOptions) -> Loader:
     """Create a loader from the torch-dataloader-utils options that do not belong to the data set."""
     shuffle, tail = options.get("shuffle", False), options.get("tail")
-    ranks, rank = options.get("num_ranks", 1), options.get("rank", 0)
-    whole("num_ranks", ranks, 1)
-    if index_of(rank) is None or not 0 <= rank < ranks:
-        raise OptionError(f"rank must be in [0, {ranks}), not {rank!r}")
+    ranks = whole("num_ranks", options.get("num_ranks", 1), 1)
     if options.get("drop_last") and tail not in (None, "drop"):
         raise OptionError(f'drop_last means tail="drop", which contradicts tail={tail!r}')
     pin_memory = options.get("pin_memory", False)
