@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use serde::Deserialize;
 use shardmill_images::{ImageFormat, sniff};
 use shardmill_load::images::{ImageOptions, ImageSource, Images};
-use shardmill_pixels::decode::{Damaged, DecodeOptions, Decoder, JpegDecoder, Mode, Part};
+use shardmill_pixels::decode::{Damaged, DecodeOptions, Decoder, Mode, Part};
 use shardmill_pixels::{AUGMENT_VERSION, Channels, Dtype, Filter, Fit, Layout, Normalize, Raster, Resizer, Sides, Spec};
 use std::sync::Arc;
 
@@ -30,7 +30,6 @@ struct Settings {
     channels: String,
     background: Option<[u8; 3]>,
     orientation: bool,
-    decoder: String,
     max_pixels: u64,
     damaged: String,
     on_error: Option<String>,
@@ -92,7 +91,6 @@ impl Settings {
             channels,
             background: self.background,
             orientation: self.orientation,
-            jpeg: decoder(&self.decoder)?,
             max_pixels: self.max_pixels,
             damaged: damaged(&self.damaged)?,
             page: 0,
@@ -131,17 +129,13 @@ fn filter(name: &str) -> PyResult<Filter> {
     named("resample", name, &filters)
 }
 
-fn decoder(name: &str) -> PyResult<JpegDecoder> {
-    named("decoder", name, &[("turbo", JpegDecoder::Turbo), ("rust", JpegDecoder::Rust)])
-}
-
 fn damaged(name: &str) -> PyResult<Damaged> {
     named("damaged", name, &[("raise", Damaged::Error), ("accept", Damaged::Accept)])
 }
 
 /// The pixels of an image: height, width, and one or three channels.
 #[pyfunction]
-#[pyo3(signature = (payload, *, channels="RGB", background=Some([255; 3]), orientation=true, decoder="turbo", max_pixels=89_478_485, damaged="raise", page=0))]
+#[pyo3(signature = (payload, *, channels="RGB", background=Some([255; 3]), orientation=true, max_pixels=89_478_485, damaged="raise", page=0))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 fn decode<'py>(
     py: Python<'py>,
@@ -149,7 +143,6 @@ fn decode<'py>(
     channels: &str,
     background: Option<[u8; 3]>,
     orientation: bool,
-    decoder: &str,
     max_pixels: u64,
     damaged: &str,
     page: usize,
@@ -158,7 +151,6 @@ fn decode<'py>(
         channels: named("channels", channels, &[("RGB", Channels::Rgb), ("L", Channels::Gray)])?,
         background,
         orientation,
-        jpeg: self::decoder(decoder)?,
         max_pixels,
         damaged: self::damaged(damaged)?,
         page,

@@ -254,9 +254,3 @@ def test_damage_is_refused_or_accepted_as_pillow_accepts_it():
     with pytest.raises(ValueError, match="damaged"):
         decode(bytes(payload))
     assert np.array_equal(decode(bytes(payload), damaged="accept"), expected(bytes(payload)))
-
-
-def test_rust_decoder_is_near():
-    payload = encoded(picture(67, 45), "JPEG")
-    difference = np.abs(decode(payload, decoder="rust").astype(int) - expected(payload))
-    assert difference.max() <= 41

@@ -271,6 +271,11 @@ def test_option_that_is_not_valid_says_what_is(options, message):
         sm.Images("image", **options)
 
 
+def test_option_for_another_jpeg_decoder_is_refused_with_the_reason():
+    with pytest.raises(TypeError, match="'decoder'\nhint: remove it: libjpeg-turbo .* than Pillow$"):
+        sm.Images("image", size=16, decoder="rust")  # pyright: ignore[reportCallIssue]
+
+
 @pytest.mark.parametrize("form", ["cell", "field", "item"])
 def test_images_in_a_dictionary_are_decoded(tmp_path, form):
     payloads = [encoded(picture(number), "PNG") for number in (0, 1, 0)]

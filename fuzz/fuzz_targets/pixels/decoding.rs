@@ -2,7 +2,7 @@
 //! all.
 
 use shardmill_images::{ImageFormat, sniff};
-use shardmill_pixels::decode::{Channels, Damaged, DecodeOptions, Decoder, JpegDecoder, Part};
+use shardmill_pixels::decode::{Channels, Damaged, DecodeOptions, Decoder, Part};
 
 /// Small enough for many runs a second.
 const MAX_PIXELS: u64 = 1 << 18;
@@ -11,7 +11,7 @@ thread_local! {
     static USED: std::cell::RefCell<Decoder> = std::cell::RefCell::new(Decoder::new());
 }
 
-/// The last byte of `input` selects the options; the payload comes first, so that files are seeds.
+/// The last byte of `input` selects the options; the payload comes first, so that files are seeds. Bit 3 is unused, so that stored inputs keep their meaning.
 pub fn check(format: ImageFormat, input: &[u8]) {
     let Some((flags, payload)) = input.split_last().filter(|(_, payload)| sniff(payload) == Some(format)) else { return };
     let bit = |k: u8| flags >> k & 1 == 1;
@@ -19,7 +19,6 @@ pub fn check(format: ImageFormat, input: &[u8]) {
         channels: if bit(0) { Channels::Gray } else { Channels::Rgb },
         background: bit(1).then_some([255, 0, 128]),
         orientation: bit(2),
-        jpeg: if bit(3) { JpegDecoder::Rust } else { JpegDecoder::Turbo },
         damaged: if bit(4) { Damaged::Accept } else { Damaged::Error },
         max_pixels: MAX_PIXELS,
         page: usize::from(bit(5)),

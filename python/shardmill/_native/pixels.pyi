@@ -23,7 +23,6 @@ def decode(
     channels: Literal["RGB", "L"] = "RGB",
     background: tuple[int, int, int] | None = ...,
     orientation: bool = True,
-    decoder: Literal["turbo", "rust"] = "turbo",
     max_pixels: int = 89_478_485,
     damaged: Literal["raise", "accept"] = "raise",
     page: int = 0,

@@ -25,7 +25,6 @@ DecodeMode = Literal["exact", "fast", "draft"]
 PixelType = Literal["uint8", "float32", "bfloat16"]
 Layout = Literal["CHW", "HWC", "bytes"]
 Channels = Literal["RGB", "L"]
-JpegDecoder = Literal["turbo", "rust"]
 DamagedImages = Literal["raise", "accept"]
 ImageSource = Literal["bytes", "path", "url"]
 Normalization = Literal["imagenet", "clip", "siglip"]
@@ -119,7 +118,6 @@ class Images:
         background: color under transparent pixels and around padded images: ``"white"``, ``"black"`` or ``"gray"``, three numbers,
             or ``None`` to drop alpha as Pillow's ``convert`` does; padding is then white.
         orientation: apply the orientation in EXIF or XMP.
-        decoder: decoder of JPEG. ``"turbo"`` is libjpeg-turbo; ``"rust"`` is written in Rust, and its pixels differ slightly.
         source: where to read images whose bytes are not in the data. ``"path"`` reads files; the paths are a column of strings, or the field
             ``path`` of structs whose ``bytes`` are null. ``"url"`` reads URLs, with the options and the cache of their stores, which
             ``shardmill.storage.configure`` sets; use it only if you trust the authors of the data.
@@ -155,7 +153,6 @@ class Images:
     channels: Channels
     background: tuple[int, int, int] | None
     orientation: bool
-    decoder: JpegDecoder
     source: ImageSource
     root: str | None
     max_pixels: int
@@ -177,7 +174,6 @@ class Images:
         channels: Channels = "RGB",
         background: str | tuple[int, int, int] | None = "white",
         orientation: bool = True,
-        decoder: JpegDecoder = "turbo",
         source: ImageSource = "bytes",
         root: PathLike | None = None,
         max_pixels: int = _MOST_PIXELS,

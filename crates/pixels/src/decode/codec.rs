@@ -4,7 +4,7 @@
 
 use shardmill_images::ImageSize;
 
-use crate::decode::options::{Damaged, DecodeOptions, JpegDecoder};
+use crate::decode::options::{Damaged, DecodeOptions};
 use crate::error::{Error, Result};
 use crate::raster::Region;
 
@@ -39,7 +39,6 @@ pub(crate) struct Target<'a> {
     pub(crate) denominator: u32,
     /// The only pixels of a JPEG that are needed, as stored, if not all. The codec replaces it by those that it decoded.
     pub(crate) region: Option<Region>,
-    pub(crate) jpeg: JpegDecoder,
     pub(crate) damaged: Damaged,
     pub(crate) keeps_alpha: bool,
     pub(crate) page: usize,
@@ -57,7 +56,6 @@ impl<'a> Target<'a> {
             notes: Notes::default(),
             denominator: 1,
             region: None,
-            jpeg: options.jpeg,
             damaged: options.damaged,
             keeps_alpha: options.background.is_some(),
             page: options.page,
@@ -67,8 +65,8 @@ impl<'a> Target<'a> {
     }
 
     /// A target for a JPEG that is part of a checked image, and as large as a part may be.
-    pub(crate) fn inside(buffers: Buffers<'a>, size: ImageSize, jpeg: JpegDecoder, damaged: Damaged) -> Self {
-        let options = DecodeOptions { jpeg, damaged, max_pixels: u64::from(MAX_SIDE) * 4096, ..DecodeOptions::default() };
+    pub(crate) fn inside(buffers: Buffers<'a>, size: ImageSize, damaged: Damaged) -> Self {
+        let options = DecodeOptions { damaged, max_pixels: u64::from(MAX_SIDE) * 4096, ..DecodeOptions::default() };
         Self::new(buffers, &options, size)
     }
 

@@ -32,7 +32,7 @@ use color::Wanted;
 pub(crate) use stored::Stored;
 
 pub use codec::Notes;
-pub use options::{Channels, Damaged, DecodeOptions, JpegDecoder, Mode, Part};
+pub use options::{Channels, Damaged, DecodeOptions, Mode, Part};
 
 /// A buffer that once held a larger image is given back when a smaller one comes.
 const KEPT_BYTES: usize = 48 << 20;

@@ -25,16 +25,6 @@ impl Channels {
     }
 }
 
-/// The implementation that decodes JPEG.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum JpegDecoder {
-    /// libjpeg-turbo: bit-equal to Pillow.
-    #[default]
-    Turbo,
-    /// zune-jpeg: no C code, other pixels.
-    Rust,
-}
-
 /// How many pixels of a JPEG may be left out before the resize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
@@ -81,7 +71,6 @@ pub struct DecodeOptions {
     pub background: Option<[u8; 3]>,
     /// Whether the image is turned as its EXIF or XMP says.
     pub orientation: bool,
-    pub jpeg: JpegDecoder,
     /// The largest product of the sides.
     pub max_pixels: u64,
     pub damaged: Damaged,
@@ -95,7 +84,6 @@ impl Default for DecodeOptions {
             channels: Channels::default(),
             background: Some([255; 3]),
             orientation: true,
-            jpeg: JpegDecoder::default(),
             max_pixels: 89_478_485,
             damaged: Damaged::default(),
             page: 0,

@@ -33,8 +33,6 @@ pub(crate) struct Header {
     is_progressive: bool,
     /// Where the data of the first scan begins.
     first_scan: usize,
-    /// The sampling factors of each component, horizontal in the high bits.
-    pub(crate) factors: Vec<u8>,
     /// Bytes between segments, which belong to none.
     extraneous: Vec<std::ops::Range<usize>>,
     /// Bytes whose value is unknown to libjpeg, with the value that it assumes.
@@ -55,7 +53,6 @@ impl Header {
             has_one_scan: false,
             is_progressive: false,
             first_scan: 0,
-            factors: Vec::new(),
             extraneous: Vec::new(),
             odd: Vec::new(),
             has_jfif: false,
@@ -131,11 +128,12 @@ impl Header {
         self.components = components;
         self.is_arithmetic = matches!(code, 0xc9 | 0xca);
         self.is_progressive = matches!(code, 0xc2 | 0xca);
-        self.factors = segment.iter().skip(7).step_by(3).take(components.into()).copied().collect();
         // After its first scans, a progressive image is smoothed across units.
         if matches!(code, 0xc0 | 0xc1 | 0xc9) {
-            let across = if components == 1 { Some(1) } else { self.factors.iter().map(|factors| factors >> 4).max() };
-            let down = self.factors.iter().map(|factors| factors & 15).max();
+            // The sampling factors of each component, horizontal in the high bits.
+            let factors = segment.iter().skip(7).step_by(3).take(components.into());
+            let across = if components == 1 { Some(1) } else { factors.clone().map(|factors| factors >> 4).max() };
+            let down = factors.map(|factors| factors & 15).max();
             let side = |factor: Option<u8>| factor.filter(|factor| matches!(factor, 1 | 2 | 4)).map(|factor| usize::from(factor) * 8);
             self.unit = side(across).zip(side(down)).map(|(width, height)| Sides { height, width });
         }

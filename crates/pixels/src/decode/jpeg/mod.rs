@@ -1,16 +1,15 @@
-//! JPEG by libjpeg-turbo, or by zune-jpeg.
+//! JPEG by libjpeg-turbo.
 //!
 //! The header is judged here, before a decoder allocates for it. Invariant: `turbo` leaves what Pillow's libjpeg-turbo leaves, sample by sample.
 
 mod header;
 mod library;
 mod turbo;
-mod zune;
 
 use shardmill_images::ImageFormat;
 
 use crate::decode::codec::Target;
-use crate::decode::options::{Damaged, JpegDecoder};
+use crate::decode::options::Damaged;
 use crate::decode::raster::Raster;
 use crate::error::{Error, Result};
 
@@ -28,11 +27,6 @@ pub(crate) fn decode(payload: &[u8], target: &mut Target<'_>) -> Result<Raster> 
     }
     target.notes.oddities += header.oddities();
     let cleaned = header.cleaned(payload);
-    match target.jpeg {
-        JpegDecoder::Turbo => {
-            // A new one each time: the library keeps tables of the last image, which a file without tables would get.
-            turbo::decode(&cleaned, &header, target)
-        }
-        JpegDecoder::Rust => zune::decode(&cleaned, &header, target),
-    }
+    // A new one each time: the library keeps tables of the last image, which a file without tables would get.
+    turbo::decode(&cleaned, &header, target)
 }

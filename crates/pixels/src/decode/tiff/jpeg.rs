@@ -35,7 +35,7 @@ pub(super) fn decode(strip: &Strip<'_>, target: &mut Target<'_>, out: &mut Vec<u
     }
     let raster = {
         let buffers = Buffers { pixels: out, scratch: target.scratch };
-        let mut inner = Target::inside(buffers, size, target.jpeg, target.damaged);
+        let mut inner = Target::inside(buffers, size, target.damaged);
         let raster = jpeg::decode(&payload, &mut inner).map_err(Error::in_tiff)?;
         target.notes.oddities += inner.notes.oddities;
         target.notes.accepted_damage |= inner.notes.accepted_damage;
