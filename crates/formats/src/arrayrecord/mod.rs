@@ -30,7 +30,7 @@ pub use codec::{Codec, Scratch};
 pub use decode::{Gathered, MAX_DECODED_BYTES, Records, Verify};
 pub use error::{Error, Fault};
 pub use file::ArrayRecordFile;
-pub use options::{Compression, IndexStorage, ReaderOptions, WriterOptions};
+pub use options::{Compression, ReaderOptions, WriterOptions};
 pub use table::ArrayRecordTable;
 pub use walk::{ChunkKind, ChunkWalk, Damage, Walked, WalkedChunk, is_signature};
 pub use write::{ChunkEncoder, EncodedChunks, FileWriter};

@@ -4,5 +4,5 @@ mod grammar;
 mod reader;
 mod writer;
 
-pub use reader::{IndexStorage, ReaderOptions};
+pub use reader::ReaderOptions;
 pub use writer::{Compression, WriterOptions};

@@ -1,7 +1,8 @@
 //! Options of a writer, and the option string that is stored in a file.
 
 use super::super::Error;
-use super::grammar::{COUNT_MAX, Item, items};
+use super::grammar::Numbers::{Any, Bytes, Integers, Never};
+use super::grammar::{COUNT_MAX, Items, Key, refused};
 
 /// How chunks are created.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,22 +25,27 @@ pub enum Compression {
     Snappy,
 }
 
-const KEYS: [&str; 12] = [
-    DEFAULT,
-    "group_size",
-    "max_parallelism",
-    "saturation_delay_ms",
-    "transpose",
-    "transpose_bucket_size",
-    "uncompressed",
-    "brotli",
-    "zstd",
-    "snappy",
-    WINDOW_LOG,
-    "pad_to_block_boundary",
-];
 const DEFAULT: &str = "default";
+const BUCKET_SIZE: &str = "transpose_bucket_size";
+const PAD: &str = "pad_to_block_boundary";
 const WINDOW_LOG: &str = "window_log";
+
+const TABLE: [Key; 12] = [
+    (DEFAULT, &[], Any),
+    ("group_size", &[], Integers(1, COUNT_MAX)),
+    // These two control waiting in the original's threads. They have no effect.
+    ("max_parallelism", &["auto"], Integers(1, COUNT_MAX)),
+    ("saturation_delay_ms", &[], Integers(1, COUNT_MAX)),
+    ("transpose", &["", "true", "false"], Never),
+    (BUCKET_SIZE, &["auto"], Bytes(1, u64::MAX)),
+    ("uncompressed", &[""], Never),
+    ("brotli", &[""], Integers(0, 11)),
+    ("zstd", &[""], Integers(-131_072, 22)),
+    ("snappy", &[""], Integers(1, 2)),
+    // The codec decides.
+    (WINDOW_LOG, &[], Any),
+    (PAD, &["", "true", "false"], Never),
+];
 
 const TRANSPOSE_BUCKET_SIZE: u64 = 256;
 const ZSTD_LEVEL: i32 = 3;
@@ -55,33 +61,17 @@ impl Default for WriterOptions {
 
 impl WriterOptions {
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let items = items(text, &KEYS)?;
-        let mut options = Self::default();
-        let (mut codec, mut window_log) = (None, None);
-        let (mut transpose, mut bucket_size) = (false, TRANSPOSE_BUCKET_SIZE);
-        for (position, item) in items.iter().enumerate() {
-            match item.key {
-                DEFAULT if position > 0 => return Err(item.refused("must be the first")),
-                DEFAULT => {}
-                "group_size" => options.group_size = item.integer(1..=COUNT_MAX)?,
-                // These two control waiting in the original's threads. They are checked and have no effect.
-                "max_parallelism" => drop(item.unless_auto(|item| item.integer(1..=COUNT_MAX))?),
-                "saturation_delay_ms" => drop(item.integer(1..=COUNT_MAX)?),
-                "transpose" => transpose = item.one_of(&[("", true), ("true", true), ("false", false)])?,
-                "transpose_bucket_size" => bucket_size = item.unless_auto(|item| item.bytes(1..=u64::MAX))?.unwrap_or(TRANSPOSE_BUCKET_SIZE),
-                "pad_to_block_boundary" => options.pad_to_block_boundary = item.one_of(&[("", false), ("true", true), ("false", false)])?,
-                WINDOW_LOG => window_log = Some(item),
-                _codec => match codec.replace(item) {
-                    Some(earlier) => return Err(item.refused(format!("conflicts with `{}`", earlier.key))),
-                    None => options.compression = Compression::parse(item)?,
-                },
-            }
+        let items = Items::parse(text, &TABLE)?;
+        if items.keys().skip(1).any(|key| key == DEFAULT) {
+            return Err(refused(DEFAULT, "must be the first"));
         }
-        if let Some(item) = window_log {
-            options.compression.take_window_log(item)?;
-        }
-        options.transpose_bucket_size = transpose.then_some(bucket_size);
-        Ok(options)
+        let bucket_size = items.number(BUCKET_SIZE).unwrap_or(TRANSPOSE_BUCKET_SIZE);
+        Ok(Self {
+            group_size: items.number("group_size").unwrap_or(1),
+            compression: Compression::of(&items)?,
+            pad_to_block_boundary: items.text(PAD) == Some("true"),
+            transpose_bucket_size: items.text("transpose").filter(|text| *text != "false").map(|_| bucket_size),
+        })
     }
 
     /// The string that is stored in a file. The parallelism is always 1 there, because the output does not depend on threads.
@@ -98,25 +88,20 @@ impl WriterOptions {
 }
 
 impl Compression {
-    /// Parses the item of a codec.
-    fn parse(item: &Item<'_>) -> Result<Self, Error> {
-        let bare = item.value.is_empty();
-        match item.key {
-            "uncompressed" => item.bare().map(|()| Self::None),
-            "brotli" => Ok(Self::Brotli { level: if bare { BROTLI_LEVEL } else { item.integer(0..=11)? }, window_log: None }),
-            "zstd" => Ok(Self::Zstd { level: if bare { ZSTD_LEVEL } else { item.integer(-131_072..=22)? }, window_log: ZSTD_WINDOW_LOG }),
-            _snappy if bare => Ok(Self::Snappy),
-            _snappy => item.integer(1..=2u8).map(|_level| Self::Snappy),
+    fn of(items: &Items<'_>) -> Result<Self, Error> {
+        let mut codecs = items.keys().filter(|key| matches!(*key, "uncompressed" | "brotli" | "zstd" | "snappy"));
+        let codec = codecs.next().unwrap_or("zstd");
+        if let Some(other) = codecs.next() {
+            return Err(refused(other, format!("conflicts with `{codec}`")));
         }
-    }
-
-    fn take_window_log(&mut self, item: &Item<'_>) -> Result<(), Error> {
-        match self {
-            Self::Brotli { window_log, .. } => *window_log = item.unless_auto(|item| item.integer(10..=30))?,
-            Self::Zstd { window_log, .. } => *window_log = item.unless_auto(|item| item.integer(10..=31))?.unwrap_or(ZSTD_WINDOW_LOG),
-            Self::None | Self::Snappy => return Err(item.refused(format!("conflicts with `{}`", self.codec()))),
+        let window_log = |most| items.number_of(&(WINDOW_LOG, &["auto"], Integers(10, most)));
+        match codec {
+            "brotli" => Ok(Self::Brotli { level: items.number(codec).unwrap_or(BROTLI_LEVEL), window_log: window_log(30)? }),
+            "zstd" => Ok(Self::Zstd { level: items.number(codec).unwrap_or(ZSTD_LEVEL), window_log: window_log(31)?.unwrap_or(ZSTD_WINDOW_LOG) }),
+            _ if items.text(WINDOW_LOG).is_some() => Err(refused(WINDOW_LOG, format!("conflicts with `{codec}`"))),
+            "snappy" => Ok(Self::Snappy),
+            _uncompressed => Ok(Self::None),
         }
-        Ok(())
     }
 
     fn recorded(self) -> String {
