@@ -3,9 +3,10 @@
 use crate::curate::PyPipeline;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::{answered, interruptible, listening};
+use crate::resume::known_types;
 use pyo3::prelude::*;
 use serde::Deserialize;
-use shardmill_curate::Error;
+use shardmill_curate::{Agreed, Error};
 use shardmill_plan::InputFile;
 use shardmill_plan::schema::{schema_of_text, schema_text};
 use shardmill_resume::Error as ResumeError;
@@ -80,9 +81,16 @@ impl PyJournal {
         })
     }
 
-    /// Plans new files; returns the remaining splits, each as JSON.
+    /// Plans new files; returns the remaining splits, each as JSON. `id_types` are those of earlier runs, with a name for their origin in messages.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn plan(&self, py: Python<'_>, pipeline: &PyPipeline, new_files: Vec<String>, threads: usize) -> PyResult<Vec<String>> {
+    fn plan(
+        &self,
+        py: Python<'_>,
+        pipeline: &PyPipeline,
+        new_files: Vec<String>,
+        id_types: Option<(String, String)>,
+        threads: usize,
+    ) -> PyResult<Vec<String>> {
         let files = new_files.iter().map(|file| serde_json::from_str(file)).collect::<Result<Vec<_>, _>>().map_err(Error::from);
         let files = files.map_err(PyShardmillError::from)?;
         let planner = Arc::clone(pipeline.pipeline());
@@ -91,8 +99,9 @@ impl PyJournal {
             let holds = files.is_empty() || journal.committed() > 0 || journal.published() > 0;
             Ok(journal.schema().filter(|_| holds).map(str::to_owned))
         })?;
-        let agreed = agreed.map(|text| schema_of_text(&text).map(Arc::new)).transpose();
-        let agreed = agreed.map_err(|other| PyShardmillError::from(ResumeError::Arrow { source: other }))?;
+        let schema = agreed.map(|text| schema_of_text(&text).map(Arc::new)).transpose();
+        let schema = schema.map_err(|other| PyShardmillError::from(ResumeError::Arrow { source: other }))?;
+        let agreed = Agreed { schema, id_types: id_types.map(known_types).transpose()? };
         let splits = interruptible(py, move |cancel| planner.plan(files, agreed, threads, cancel).map_err(PyShardmillError::from))?;
         answered(py, || {
             let pending = self.with(|journal| {

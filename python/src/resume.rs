@@ -12,7 +12,7 @@ use shardmill_load::Format;
 use shardmill_plan::InputFile;
 use shardmill_resume::index::{BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource, contains_on};
 use shardmill_resume::keys::IdSchema;
-use shardmill_resume::{DoneIds, Error, FooterCheck};
+use shardmill_resume::{DoneIds, Error, FooterCheck, KnownTypes};
 use shardmill_storage::RealNames;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -220,24 +220,18 @@ fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyRe
     })
 }
 
-/// Checks the id types of files by their footers. `expected` is the result of an earlier call, with a name for the origin of these types in messages.
+/// The id types of files by their footers, as JSON; files without an id pass.
 #[pyfunction]
-#[pyo3(signature = (paths, columns, *, format, allows_nulls, expected, threads))]
-fn check_ids(
-    py: Python<'_>,
-    paths: Vec<String>,
-    columns: Vec<String>,
-    format: Option<&str>,
-    allows_nulls: bool,
-    expected: Option<(String, String)>,
-    threads: usize,
-) -> PyResult<Option<String>> {
-    let format = format.map(Format::parse).transpose().map_err(PyShardmillError::from)?;
-    let schema_of = |text: &str| serde_json::from_str::<IdSchema>(text).map_err(|error| PyValueError::new_err(error.to_string()));
-    let expected = expected.map(|(types, place)| Ok::<_, PyErr>((schema_of(&types)?, place))).transpose()?;
-    let check = FooterCheck { source: IndexSource { paths, format, columns }, allows_nulls, expected, threads };
-    let types = interruptible(py, move |cancel| check.run(cancel).map_err(PyShardmillError::from))?;
-    types.map(|types| serde_json::to_string(&types).map_err(|error| PyValueError::new_err(error.to_string()))).transpose()
+fn id_types(py: Python<'_>, paths: Vec<String>, columns: Vec<String>, threads: usize) -> PyResult<Option<String>> {
+    let check = FooterCheck { columns: columns.clone(), allows_nulls: true };
+    let source = IndexSource { paths, format: None, columns };
+    let types = interruptible(py, move |cancel| check.of_files(&source, threads, cancel).map_err(PyShardmillError::from))?;
+    types.map(|(types, _place)| serde_json::to_string(&types).map_err(|error| PyValueError::new_err(error.to_string()))).transpose()
+}
+
+/// The result of [`id_types`], with a name for the origin of these types in messages.
+pub(crate) fn known_types((types, place): (String, String)) -> PyResult<KnownTypes> {
+    Ok((serde_json::from_str(&types).map_err(|error| PyValueError::new_err(error.to_string()))?, place))
 }
 
 /// Describes the ids of a column of `schema`: equal for types whose values can be the same ids.
@@ -249,7 +243,7 @@ fn id_type(schema: PySchema, column: String) -> PyShardmillResult<String> {
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {
     let module = crate::submodule(parent, "resume")?;
     module.add_function(wrap_pyfunction!(versions_of, &module)?)?;
-    module.add_function(wrap_pyfunction!(check_ids, &module)?)?;
+    module.add_function(wrap_pyfunction!(id_types, &module)?)?;
     module.add_function(wrap_pyfunction!(id_type, &module)?)?;
     module.add("INDEX_VERSION", INDEX_VERSION)?;
     module.add_class::<PyIdIndex>()?;

@@ -35,5 +35,5 @@ pub mod verify;
 
 pub use checkpoint::{CheckpointOptions, Checkpointing, IdTypes};
 pub use error::{Error, Result, StageFailure, reason};
-pub use pipeline::{Choices, Pipeline};
+pub use pipeline::{Agreed, Choices, Pipeline};
 pub use spec::{SourceOptions, Spec, StageOptions};

@@ -16,13 +16,14 @@ use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext, split_sources};
 use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext, first_filters};
-use crate::tables::{self, IdPolicy, TableInput, TableJob, TableOptions, check_stages};
+use crate::tables::{self, IdPolicy, TableInput, TableJob, TableOptions, TablePlan, check_stages};
 use crate::{Error, Result};
 use arrow_schema::SchemaRef;
 use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
 use shardmill_load::TableReader;
 use shardmill_plan::{InputFile, Split, partition};
 use shardmill_resume::journal::Attempt;
+use shardmill_resume::{FooterCheck, KnownTypes};
 use shardmill_storage::{AnyDisk, Disk, Replace, Roots, Unpublished};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -44,6 +45,10 @@ pub struct Pipeline {
     buffers: Mutex<Vec<Vec<u8>>>,
     unpublished: Unpublished,
     checkpoint: Option<Checkpointing>,
+    /// How the ids of a table job are checked before it runs.
+    ids: FooterCheck,
+    /// The files of a table job that were planned last.
+    planned: Mutex<Option<(Vec<InputFile>, TablePlan)>>,
     /// On which the files of a table job have agreed.
     schema: OnceLock<SchemaRef>,
     /// Opens the files of a table job.
@@ -55,6 +60,13 @@ pub struct Pipeline {
 pub struct Choices {
     pub source: SchemaChoice,
     pub sink: SchemaChoice,
+}
+
+/// On what a job with a checkpoint has agreed in earlier runs.
+#[derive(Debug, Clone, Default)]
+pub struct Agreed {
+    pub schema: Option<SchemaRef>,
+    pub id_types: Option<KnownTypes>,
 }
 
 impl Pipeline {
@@ -72,6 +84,7 @@ impl Pipeline {
             return Err(Error::Option { option: "batch_size", problem });
         }
         let errors = ErrorBudget::new(spec.max_errors);
+        let ids = FooterCheck { columns: spec.id_columns.clone(), allows_nulls: spec.allows_null_ids };
         let (source_choice, sink_choice) = (choices.source, choices.sink);
         Ok(Self {
             spec,
@@ -82,6 +95,8 @@ impl Pipeline {
             buffers: Mutex::default(),
             unpublished: Unpublished::default(),
             checkpoint: None,
+            ids,
+            planned: Mutex::default(),
             schema: OnceLock::new(),
             reader: OnceLock::new(),
         })
@@ -115,15 +130,27 @@ impl Pipeline {
     /// Divides files into splits; the files of a table job agree on a schema, unless the job has agreed on one before.
     ///
     /// # Errors
-    /// As [`TableInput::plan`].
-    pub fn plan(&self, files: Vec<InputFile>, agreed: Option<SchemaRef>, threads: usize, cancel: &Cancel) -> Result<Vec<Split>> {
+    /// As [`TableInput::plan`], and for ids of another type than the job has.
+    pub fn plan(&self, files: Vec<InputFile>, agreed: Agreed, threads: usize, cancel: &Cancel) -> Result<Vec<Split>> {
         let SourceOptions::Table(options) = &self.spec.source else { return Ok(partition(files, &self.spec.partitioning)?) };
-        if files.is_empty() && agreed.is_none() {
+        if files.is_empty() && agreed.schema.is_none() {
             return Ok(Vec::new());
         }
-        let plan = self.table_input(options).plan(files, &self.spec.partitioning, agreed, threads, cancel)?;
-        let _same = self.schema.set(plan.schema);
-        Ok(plan.splits)
+        let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = match &*planned {
+            // Checked before the journal was opened.
+            Some((known, plan)) if agreed.schema.is_none() && *known == files => plan,
+            _ => {
+                let plan = self.table_input(options).plan(files.clone(), &self.spec.partitioning, agreed.schema, threads, cancel)?;
+                &planned.insert((files, plan)).1
+            }
+        };
+        if let (Some((found, _)), Some(expected)) = (&plan.id_types, &agreed.id_types) {
+            let path = plan.splits.first().and_then(|split| split.files.first()).map_or("", |file| &file.path);
+            self.ids.agree(expected, found, path)?;
+        }
+        let _same = self.schema.set(Arc::clone(&plan.schema));
+        Ok(plan.splits.clone())
     }
 
     /// Finds the inputs and divides them into splits; nothing is written yet. The other files are those skipped because of their format.
@@ -132,7 +159,7 @@ impl Pipeline {
     /// When a path is missing or contains no input, and as [`Pipeline::plan`].
     pub fn splits(&self, threads: usize, cancel: &Cancel) -> Result<(Vec<Split>, Vec<String>)> {
         let (files, left_out) = self.spec.files()?;
-        Ok((self.plan(files, None, threads, cancel)?, left_out))
+        Ok((self.plan(files, Agreed::default(), threads, cancel)?, left_out))
     }
 
     /// Checks that the names in the options exist in the input: reads until each name is found, and writes nothing. Call it before anything is
@@ -350,13 +377,7 @@ impl Pipeline {
     }
 
     fn table_input<'a>(&'a self, options: &'a TableOptions) -> TableInput<'a> {
-        TableInput {
-            paths: &self.spec.paths,
-            options,
-            stages: &self.stages,
-            id_columns: &self.spec.id_columns,
-            declared: self.source_choice.schema.as_ref(),
-        }
+        TableInput { paths: &self.spec.paths, options, stages: &self.stages, ids: &self.ids, declared: self.source_choice.schema.as_ref() }
     }
 
     fn table_reader(&self, split: &Split, options: &TableOptions) -> Result<&TableReader> {

@@ -90,6 +90,8 @@ pub struct Spec {
     /// Columns that identify a row, in a job that tracks rows.
     #[serde(default)]
     pub id_columns: Vec<String>,
+    #[serde(default)]
+    pub allows_null_ids: bool,
     /// Whether a file may be replaced although the mode requires an empty directory: a repeated attempt at a split writes it again.
     pub may_replace: bool,
 }

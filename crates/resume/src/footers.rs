@@ -9,122 +9,86 @@ use crate::keys::IdSchema;
 use crate::{Error, Result};
 use arrow_array::Array;
 use arrow_schema::{DataType, Schema};
-use shardmill_engine::{Cancel, run_until_error};
-use shardmill_formats::limit::DecodeLimit;
+use shardmill_engine::Cancel;
 use shardmill_formats::table::{Statistics, TableFile};
-use shardmill_load::{FileOpener, Format, TextOptions};
-use shardmill_storage::store_of;
+use shardmill_load::{DatasetOptions, Format, open_files};
 use std::sync::Arc;
 
-/// Number of files that a thread opens together, because opening one is little work.
-const FILES_AT_ONCE: usize = 16;
-
 /// What to check.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FooterCheck {
-    pub source: IndexSource,
+    /// The columns of an id.
+    pub columns: Vec<String>,
     pub allows_nulls: bool,
-    /// The expected id types, and a name for their origin in messages.
-    pub expected: Option<(IdSchema, String)>,
-    pub threads: usize,
 }
+
+/// Types of ids, and a name for their origin in messages.
+pub type KnownTypes = (IdSchema, String);
 
 impl FooterCheck {
-    /// The id types; `None` if no footer states them, because no file has rows or the format has no footer.
+    /// The id types of open files; `None` if no footer states them, because no file has rows or the format has no footer.
     ///
     /// # Errors
-    /// [`Error::InFile`] around [`Error::MissingColumn`] or [`Error::UnsupportedType`]; [`Error::FileTypes`]; [`Error::NullId`]; when a footer cannot be
-    /// read, and when cancelled.
-    pub fn run(self, cancel: &Cancel) -> Result<Option<IdSchema>> {
-        let (format, files) = self.source.files()?;
-        let Some(format) = format.filter(|format| !matches!(format, Format::Csv | Format::Jsonl | Format::WebDataset)) else { return Ok(None) };
-        let groups = files.len().div_ceil(FILES_AT_ONCE);
-        let columns = self.source.columns.clone();
-        let look = Look {
-            opener: FileOpener::new(format, &TextOptions::default(), DecodeLimit::default(), &[])?,
-            columns: self.source.columns,
-            allows_nulls: self.allows_nulls,
-        };
-        let (look, files) = (Arc::new(look), Arc::new(files));
-        let shared = Arc::clone(&files);
-        let work = move |group: usize| -> Result<Vec<Option<IdSchema>>> {
-            shared.iter().skip(group * FILES_AT_ONCE).take(FILES_AT_ONCE).map(|path| look.file(path)).collect()
-        };
-        let mut known = self.expected;
-        let mut number = 0;
-        for found in run_until_error(groups, self.threads.max(1), cancel, work)? {
-            for found in found?? {
-                let path = files.get(number).map(String::as_str).unwrap_or_default();
-                number += 1;
-                let Some(found) = found else { continue };
-                if let Some((expected, place)) = &known {
-                    agree(&columns, expected, place, &found, path)?;
-                } else {
-                    known = Some((found, format!("`{path}`")));
-                }
-            }
-        }
-        Ok(known.map(|(schema, _place)| schema))
-    }
-}
-
-fn agree(columns: &[String], expected: &IdSchema, place: &str, found: &IdSchema, path: &str) -> Result<()> {
-    let of = |schema: &IdSchema, name: &str| schema.columns().iter().find(|column| column.name == name).map(|column| column.id_type.clone());
-    for column in columns {
-        if let (Some(expected), Some(found)) = (of(expected, column), of(found, column))
-            && expected != found
-        {
-            let (column, path, elsewhere) = (column.clone(), path.to_owned(), place.to_owned());
-            return Err(Error::FileTypes { column, path, found: Box::new(found), expected: Box::new(expected), elsewhere });
-        }
-    }
-    Ok(())
-}
-
-/// Checks that the ids of open files have one type, whatever their width.
-///
-/// # Errors
-/// As [`FooterCheck::run`].
-pub fn check_types(columns: &[String], tables: &[Arc<dyn TableFile>]) -> Result<()> {
-    let mut known: Option<(IdSchema, String)> = None;
-    for table in tables.iter().filter(|table| table.blocks().iter().any(|block| block.rows > 0)) {
-        let Some(found) = id_schema(columns, table.schema()).map_err(|error| error.in_file(table.path()))? else { continue };
-        match &known {
-            Some((expected, place)) => agree(columns, expected, place, &found, table.path())?,
-            None => known = Some((found, format!("`{}`", table.path()))),
-        }
-    }
-    Ok(())
-}
-
-fn id_schema(columns: &[String], schema: &Schema) -> Result<Option<IdSchema>> {
-    let is_all_null = |column: &&String| schema.field_with_name(column).is_ok_and(|field| field.data_type() == &DataType::Null);
-    // An all-null column has no type; whether nulls are allowed is checked separately.
-    let typed: Vec<String> = columns.iter().filter(|column| !is_all_null(column)).cloned().collect();
-    if typed.is_empty() && !columns.is_empty() {
-        return Ok(None);
-    }
-    IdSchema::of(schema, &typed).map(Some)
-}
-
-struct Look {
-    opener: FileOpener,
-    columns: Vec<String>,
-    allows_nulls: bool,
-}
-
-impl Look {
-    /// The id types of one file; `None` if it has no rows, because its types are then arbitrary.
-    fn file(&self, path: &str) -> Result<Option<IdSchema>> {
-        let table = self.opener.open(store_of(path)?.open(path)?)?;
-        if table.blocks().iter().all(|block| block.rows == 0) {
+    /// [`Error::InFile`] around [`Error::MissingColumn`] or [`Error::UnsupportedType`]; [`Error::FileTypes`]; [`Error::NullId`].
+    pub fn run(&self, format: Format, tables: &[Arc<dyn TableFile>]) -> Result<Option<KnownTypes>> {
+        let mut known: Option<KnownTypes> = None;
+        if self.columns.is_empty() || matches!(format, Format::Csv | Format::Jsonl | Format::WebDataset) {
             return Ok(None);
         }
-        let schema = id_schema(&self.columns, table.schema()).map_err(|error| error.in_file(path))?;
-        if !self.allows_nulls {
-            self.columns.iter().try_for_each(|column| check_nulls(table.as_ref(), column))?;
+        // The types of a file without rows are arbitrary.
+        for table in tables.iter().filter(|table| table.blocks().iter().any(|block| block.rows > 0)) {
+            let found = self.id_schema(table.schema()).map_err(|error| error.in_file(table.path()))?;
+            if !self.allows_nulls {
+                self.columns.iter().try_for_each(|column| check_nulls(table.as_ref(), column))?;
+            }
+            let Some(found) = found.map(|found| (found, format!("`{}`", table.path()))) else { continue };
+            match &known {
+                Some(expected) => self.agree(expected, &found.0, table.path())?,
+                None => known = Some(found),
+            }
         }
-        Ok(schema)
+        Ok(known)
+    }
+
+    /// As [`FooterCheck::run`], for files that are not open yet.
+    ///
+    /// # Errors
+    /// As [`FooterCheck::run`], when a footer cannot be read, and when cancelled.
+    pub fn of_files(&self, source: &IndexSource, threads: usize, cancel: &Cancel) -> Result<Option<KnownTypes>> {
+        let (Some(format), files) = source.files()? else { return Ok(None) };
+        if matches!(format, Format::Csv | Format::Jsonl | Format::WebDataset) {
+            return Ok(None);
+        }
+        let options = DatasetOptions { threads, ..DatasetOptions::new(source.paths.clone(), Some(format)) };
+        self.run(format, &open_files(format, &files, &options, cancel)?)
+    }
+
+    /// Compares the types of a file with those of others.
+    ///
+    /// # Errors
+    /// [`Error::FileTypes`].
+    pub fn agree(&self, expected: &KnownTypes, found: &IdSchema, path: &str) -> Result<()> {
+        let of = |schema: &IdSchema, name: &str| schema.columns().iter().find(|column| column.name == name).map(|column| column.id_type.clone());
+        let (expected, elsewhere) = expected;
+        for column in &self.columns {
+            if let (Some(expected), Some(found)) = (of(expected, column), of(found, column))
+                && expected != found
+            {
+                let (column, path, elsewhere) = (column.clone(), path.to_owned(), elsewhere.clone());
+                return Err(Error::FileTypes { column, path, found: Box::new(found), expected: Box::new(expected), elsewhere });
+            }
+        }
+        Ok(())
+    }
+
+    fn id_schema(&self, schema: &Schema) -> Result<Option<IdSchema>> {
+        let is_all_null = |column: &&String| schema.field_with_name(column).is_ok_and(|field| field.data_type() == &DataType::Null);
+        // An all-null column has no type; whether nulls are allowed is checked separately.
+        let typed: Vec<String> = self.columns.iter().filter(|column| !is_all_null(column)).cloned().collect();
+        if typed.is_empty() {
+            return Ok(None);
+        }
+        IdSchema::of(schema, &typed).map(Some)
     }
 }
 

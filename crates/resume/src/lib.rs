@@ -6,11 +6,11 @@
 
 mod done;
 mod error;
-pub mod footers;
+mod footers;
 pub mod index;
 pub mod journal;
 pub mod keys;
 
 pub use done::DoneIds;
 pub use error::{Error, Result};
-pub use footers::FooterCheck;
+pub use footers::{FooterCheck, KnownTypes};

@@ -1,6 +1,6 @@
 from typing import Any, final
 
-__all__ = ["INDEX_VERSION", "BuildProgress", "IdIndex", "IndexBuilder", "check_ids", "id_type", "versions_of"]
+__all__ = ["INDEX_VERSION", "BuildProgress", "IdIndex", "IndexBuilder", "id_type", "id_types", "versions_of"]
 
 INDEX_VERSION: int
 
@@ -47,12 +47,4 @@ class IndexBuilder:
 
 def id_type(schema: Any, column: str) -> str: ...
 def versions_of(paths: list[str], *, format: str | None) -> list[tuple[str, int, int]]: ...
-def check_ids(
-    paths: list[str],
-    columns: list[str],
-    *,
-    format: str | None,
-    allows_nulls: bool,
-    expected: tuple[str, str] | None,
-    threads: int,
-) -> str | None: ...
+def id_types(paths: list[str], columns: list[str], threads: int) -> str | None: ...

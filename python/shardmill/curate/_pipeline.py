@@ -110,8 +110,6 @@ class Pipeline:
 
     def _spec(self, *, may_replace: bool = False) -> tuple[dict[str, Any], list[Any]]:
         """Return the pipeline as plain data, and the Python stages that it names by index."""
-        from shardmill.resume import Checkpoint
-
         stages, user_stages = stage_options(self.stages)
         spec = {
             "paths": self.source.paths(),
@@ -122,9 +120,14 @@ class Pipeline:
             "chunk_bytes": self.memory_bytes,
             "max_errors": self.max_errors,
             "allowed_roots": self.source._roots(),
-            "id_columns": [] if self.checkpoint is None else Checkpoint._of(self.checkpoint)._id_columns,
             "may_replace": may_replace,
         }
+        if self.checkpoint is not None:
+            from shardmill.resume import Checkpoint
+
+            checkpoint = Checkpoint._of(self.checkpoint)
+            spec["id_columns"] = checkpoint._id_columns
+            spec["allows_null_ids"] = checkpoint.null_ids == "always_process"
         return spec, user_stages
 
     def _native_pipeline(

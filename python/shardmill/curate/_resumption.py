@@ -11,13 +11,13 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardmill._native import journal as native
 from shardmill._native import storage
-from shardmill._native.resume import check_ids, versions_of
+from shardmill._native.resume import id_types, versions_of
 from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
 from shardmill.curate._placement import refuse_inside_input
@@ -163,6 +163,7 @@ class Resumption:
         imports = [*([single] if single else []), *checkpoint._done_paths]
         self._imports = [real(path) for path in imports]
         self._journal: native.Journal | None = None
+        self._native = pipeline._native_pipeline(may_replace=False)
         self.splits: list[str] = []
         self.schema: str | None = None
         self.left_out: list[str] = []
@@ -178,8 +179,7 @@ class Resumption:
         self.load_s = time.perf_counter() - start
         if is_remote(self._path) or not Path(self._path).is_dir() or not any(Path(self._path).iterdir()):
             # Options that name keys or columns that the input lacks, before the journal records them. A started job has passed this check.
-            pipeline = self._pipeline._native_pipeline(may_replace=False)
-            pipeline.check_names(pipeline.splits(available_cores())[0])
+            self._native.check_names(self._native.splits(available_cores())[0])
         self._journal = native.Journal(json.dumps(self._options()))
         try:
             is_begun = self._journal.published()
@@ -206,17 +206,16 @@ class Resumption:
         for warning in journal.warnings():
             _log.warning("%s", warning)
         self.committed = journal.committed()
-        checkpoint, native_pipeline = self._checkpoint, self._pipeline._native_pipeline(may_replace=False)
+        checkpoint, native_pipeline = self._checkpoint, self._native
         if self._pipeline.sink.mode == "error" and not journal.is_resumed() and _exists(self._output):
             # Before anything is planned: otherwise the next run would see the plan as started.
             native_pipeline.prepare([], is_resumed=False)
         new, self.left_out = journal.new_files(native_pipeline)
         added = [json.loads(file)["path"] for file in new]
-        if added and checkpoint._id_columns:
-            self._check_ids(added, done)
         if added and checkpoint.duplicate_ids == "strict":
             self._refuse_duplicates(added)
-        self.splits = journal.plan(native_pipeline, new, available_cores())
+        types = self._known_id_types(done) if added and checkpoint._id_columns else None
+        self.splits = journal.plan(native_pipeline, new, types, available_cores())
         self.schema = native_pipeline.schema()
         # A run that died before its first commit may have planned without emptying the directory.
         native_pipeline.prepare(self.splits, is_resumed=not self._overwrites)
@@ -298,27 +297,15 @@ class Resumption:
             ]
         return [*files, *named]
 
-    def _check_ids(self, files: list[str], done: list[str]) -> None:
-        """Reject ids that a later run could not recognize, from the footers of the files, before any id is written.
-
-        If the statistics of a row group count nulls, its id column is read to name the row. CSV, JSONL and WebDataset files have no footer
-        and pass; their ids are checked when they are read.
-        """
+    def _known_id_types(self, done: list[str]) -> tuple[str, str] | None:
+        """Return the types of the ids of earlier runs, or of those that are done, and where they come from."""
         journal = self._journal
         assert journal is not None
-        check = partial(check_ids, columns=self._checkpoint._id_columns, threads=available_cores())
-        known = (types for file in done if (types := check([file], format=None, allows_nulls=True, expected=None)))
-        expected = None
         if types := journal.id_types():
-            expected = (types, "earlier runs of this job")
-        elif types := next(known, None):
-            expected = (types, "the ids that are done")
-        check(
-            files,
-            format=self._pipeline.source._options().get("format"),
-            allows_nulls=self._checkpoint.null_ids == "always_process",
-            expected=expected,
-        )
+            return types, "earlier runs of this job"
+        columns, threads = self._checkpoint._id_columns, available_cores()
+        known = (types for file in done if (types := id_types([file], columns, threads)))
+        return ((types, "the ids that are done")) if (types := next(known, None)) else None
 
     def _refuse_duplicates(self, files: list[str]) -> None:
         from shardmill.resume import IdIndex

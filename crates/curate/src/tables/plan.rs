@@ -16,8 +16,7 @@ use shardmill_load::{
 };
 use shardmill_plan::schema::{Departure, FileColumns, departure, unify};
 use shardmill_plan::{Error as PlanError, FilePart, InputFile, Partitioning, Split, partition};
-use shardmill_resume::Error as ResumeError;
-use shardmill_resume::footers::check_types;
+use shardmill_resume::{Error as ResumeError, FooterCheck, KnownTypes};
 use shardmill_storage::store_of;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,10 +36,12 @@ pub fn files(paths: &[String], options: &TableOptions) -> Result<InputFiles> {
 }
 
 /// What a job decides about its files before it reads their rows.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TablePlan {
     pub splits: Vec<Split>,
     pub schema: SchemaRef,
+    /// If footers state them.
+    pub id_types: Option<KnownTypes>,
 }
 
 /// How a job reads its files.
@@ -49,7 +50,7 @@ pub struct TableInput<'a> {
     pub paths: &'a [String],
     pub options: &'a TableOptions,
     pub stages: &'a [Stage],
-    pub id_columns: &'a [String],
+    pub ids: &'a FooterCheck,
     /// The columns of text files, if the user declares them.
     pub declared: Option<&'a SchemaRef>,
 }
@@ -61,7 +62,7 @@ impl TableInput<'_> {
     /// For files without a common schema, and a file that cannot be opened or does not fit `agreed`.
     pub fn plan(&self, files: Vec<InputFile>, by: &Partitioning, agreed: Option<SchemaRef>, threads: usize, cancel: &Cancel) -> Result<TablePlan> {
         if let (true, Some(schema)) = (files.is_empty(), &agreed) {
-            return Ok(TablePlan { splits: Vec::new(), schema: Arc::clone(schema) });
+            return Ok(TablePlan { splits: Vec::new(), schema: Arc::clone(schema), id_types: None });
         }
         let format = self.format_of(files.first())?;
         self.options.text.check(format)?;
@@ -74,30 +75,28 @@ impl TableInput<'_> {
                 open_files(format, &paths, &options, cancel)?
             }
         };
+        let id_types = self.ids.run(format, &tables)?;
         let schema = match (self.declared.filter(|_| is_text(format)), agreed) {
             (Some(declared), _) => Arc::clone(declared),
-            (None, agreed) => self.agree(format, &tables, agreed)?,
+            (None, agreed) => self.agree(&tables, agreed)?,
         };
         self.check_names(&schema, &tables)?;
         let splits = match by.blocksize_bytes {
             Some(limit) if by.files_per_partition.is_none() && limit > 0 => pack(files, &tables, format, limit),
             _ => partition(files, by)?,
         };
-        Ok(TablePlan { splits, schema })
+        Ok(TablePlan { splits, schema, id_types })
     }
 
     /// The schema of the columns that the job reads.
-    fn agree(&self, format: Format, tables: &[Arc<dyn TableFile>], agreed: Option<SchemaRef>) -> Result<SchemaRef> {
-        let roots = read_roots(self.options, self.id_columns, self.stages);
+    fn agree(&self, tables: &[Arc<dyn TableFile>], agreed: Option<SchemaRef>) -> Result<SchemaRef> {
+        let roots = read_roots(self.options, &self.ids.columns, self.stages);
         let read = |table: &Arc<dyn TableFile>| {
             let schema = table.declared_schema();
             let Some(roots) = &roots else { return Arc::clone(schema) };
             let fields = schema.fields().iter().filter(|field| roots.contains(field.name().as_str())).cloned();
             Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
         };
-        if !self.id_columns.is_empty() && !matches!(format, Format::Csv | Format::Jsonl | Format::WebDataset) {
-            check_types(self.id_columns, tables)?;
-        }
         let schemas: Vec<SchemaRef> = tables.iter().map(read).collect();
         let files = tables.iter().zip(&schemas).map(|(table, schema)| FileColumns { path: table.path(), schema, table: Some(table.as_ref()) });
         let Some(agreed) = agreed else { return Ok(unify(&files.collect::<Vec<_>>())?) };
