@@ -7,7 +7,7 @@ was given, except for the rounding of floating-point numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -49,51 +49,29 @@ def _is_inferred(values: Sequence[Any], array: Any) -> bool:
     import pyarrow
 
     # For mixed dates and times, or several time zones, pyarrow infers a type that loses information. It infers binaries for strings among them.
-    if _has(array.type, _is_time) or _has(array.type, _is_binary):
+    if _has(array.type, ("binary", "date", "time", "duration")):
         return False
     try:
         inferred = pyarrow.array(values)
+        # Several chunks exceed the offsets of one.
+        is_chunked = isinstance(array, pyarrow.ChunkedArray) or isinstance(inferred, pyarrow.ChunkedArray)
+        return not is_chunked and not _has(inferred.type, ("binary",)) and array.cast(inferred.type).equals(inferred)
     except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
         return False
-    # Several chunks exceed the offsets of one.
-    if isinstance(array, pyarrow.ChunkedArray) or isinstance(inferred, pyarrow.ChunkedArray):
-        return False
-    if _has(inferred.type, _is_binary):
-        return False
-    try:
-        return array.cast(inferred.type).equals(inferred)
-    except pyarrow.ArrowException:
-        return False
 
 
-def _is_time(data_type: Any) -> bool:
-    from pyarrow import types
-
-    return types.is_temporal(data_type) and not types.is_interval(data_type)
-
-
-def _is_binary(data_type: Any) -> bool:
-    from pyarrow import types
-
-    return (
-        types.is_binary(data_type)
-        or types.is_large_binary(data_type)
-        or types.is_binary_view(data_type)
-        or types.is_fixed_size_binary(data_type)
-    )
-
-
-def _has(data_type: Any, is_kind: Callable[[Any], bool]) -> bool:
-    """Return whether the type, or a type nested in it, is of a kind."""
+def _has(data_type: Any, kinds: tuple[str, ...]) -> bool:
+    """Return whether the type, or a type nested in it, is of one of the kinds."""
     import pyarrow
 
-    if is_kind(data_type):
-        return True
     if pyarrow.types.is_dictionary(data_type):
-        return _has(data_type.value_type, is_kind)
+        return _has(data_type.value_type, kinds)
     if isinstance(data_type, pyarrow.BaseExtensionType):
-        return _has(data_type.storage_type, is_kind)
-    return any(_has(data_type.field(number).type, is_kind) for number in range(data_type.num_fields))
+        return _has(data_type.storage_type, kinds)
+    if data_type.num_fields:
+        return any(_has(data_type.field(number).type, kinds) for number in range(data_type.num_fields))
+    # The name of a type without fields has no names of users.
+    return any(kind in str(data_type) for kind in kinds)
 
 
 def _is_same(value: Any, held: Any) -> bool:
