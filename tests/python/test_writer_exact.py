@@ -3,6 +3,7 @@
 import datetime as dt
 import math
 import re
+import uuid
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,20 @@ def test_batch_that_its_columns_would_cut_is_refused(
 def test_fraction_behind_whole_numbers_is_refused_in_every_format(tmp_path: Path, format: str) -> None:
     with pytest.raises(ValueError, match="row 1100"), sm.Writer(tmp_path / "out", format=format) as writer:
         writer.write_rows([{"cls": 1}] * 1100 + [{"cls": 2.5}])
+
+
+@pytest.mark.parametrize("values", [[1.5, np.uint64(2**64 - 1)], [1, uuid.UUID(int=5)]], ids=str)
+@pytest.mark.parametrize("before", [0, 1100])
+def test_value_that_pyarrow_would_replace_by_another_number_is_refused(
+    tmp_path: Path, values: list[Any], before: int
+) -> None:
+    rows = [{"x": value} for value in [values[0]] * before + values]
+    with (
+        pytest.raises(sm.FormatError, match=f"row {before + 1} has the value {re.escape(repr(values[1]))}"),
+        sm.Writer(tmp_path / "out") as writer,
+    ):
+        writer.write_rows(rows)
+    assert not (tmp_path / "out").exists()
 
 
 #: Encodings of MDS, values of a list, and why it is refused.

@@ -91,37 +91,32 @@ class RowBatches:
             refuse_names(known)
             self._schema = known if self._columns is None else _selected(known, self._columns)
 
-    def learn_plain(self, rows: list[dict[str, Any]]) -> bool:
-        """Use the schema of rows of plain values, unless a schema is known. Returns whether it is known now."""
-        if self.schema is None:
-            known = _native.plain_schema(rows, self._names(rows), self.metadata, self.binaries)
-            if known is not None:
-                refuse_names(known)
-            self._schema = known
-        return self._schema is not None
-
-    def of_rows(self, rows: Sequence[Mapping[str, Any]], *, first_row: int) -> Any:
-        """Return a record batch; a column that a row lacks is null.
+    def learn_rows(self, rows: list[dict[str, Any]], *, first_row: int) -> None:
+        """Find the schema of the first rows; that of plain values is found without importing pyarrow.
 
         Raises:
-            ValueError: If the schema lacks a column, or a value does not fit its column.
-            KeyError: If a row lacks one of ``columns``.
+            ValueError: If a column has values of several types, or one without a type.
         """
+        if self.schema is not None:
+            return
         names = self._names(rows)
-        for number, row in enumerate(rows, first_row):
-            self._check(row, number, names)
-        return self._batch({name: [row.get(name) for row in rows] for name in names}, first_row)
+        known = _native.plain_schema(rows, names, self.metadata, self.binaries)
+        if known is None:
+            arrays = {name: self._converted(name, [row.get(name) for row in rows], first_row) for name in names}
+            known = self._schema_of(arrays)
+        refuse_names(known)
+        self._schema = known
 
     def of_columns(self, columns: Mapping[str, Any], *, first_row: int) -> Any:
         """Return a record batch of columns by name, or a table if a column has several chunks.
 
         Raises:
-            ValueError, KeyError: See ``of_rows``.
+            ValueError: If the schema lacks a column, or a value does not fit its column.
+            KeyError: If it lacks one of the columns to write.
         """
         self.refuse_other_names(columns)
         if self._columns is not None:
-            _check_columns(columns, self._columns, "the batch")
-            self._refuse_other(columns, self._columns, "the batch")
+            self._check_selected(columns, self._columns, "the batch")
             columns = {name: columns[name] for name in self._columns}
         columns = {
             name: [self.cell(name, value, first_row + number) for number, value in enumerate(values)]
@@ -135,23 +130,22 @@ class RowBatches:
         """Reject a row with other columns.
 
         Raises:
-            ValueError, KeyError: See ``of_rows``.
+            ValueError: If the schema lacks a column.
+            KeyError: If the row lacks one of the columns to write.
         """
-        self._check(row, number, self._names(()))
-
-    def _check(self, row: Mapping[str, Any], number: int, names: Sequence[str]) -> None:
         if self._columns is not None:
-            _check_columns(row, self._columns, f"row {number}")
-            self._refuse_other(row, self._columns, f"row {number}")
+            self._check_selected(row, self._columns, f"row {number}")
             return
-        unknown = [name for name in row if name not in names]
-        if unknown:
+        names = self._names(())
+        other = next((name for name in row if name not in names), None)
+        if other is not None:
             raise FormatError(
-                f"row {number} has a column {unknown[0]!r} that is not among those of the file: {', '.join(names) or 'none'}\n"
+                f"row {number} has a column {other!r} that is not among those of the file: {', '.join(names) or 'none'}\n"
                 "hint: pass schema=, or columns="
             )
 
-    def _refuse_other(self, row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+    def _check_selected(self, row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+        _check_columns(row, names, what)
         if self.most_columns and (other := next((name for name in row if name not in names), None)) is not None:
             raise FormatError(
                 f"{what} has a column {other!r} that is not among columns=: {', '.join(names)}\n"
@@ -265,9 +259,9 @@ class RowBatches:
             return plain, arrow.array(plain, type=data_type)
         except _misfits(arrow) as error:
             place = _first_misfit(arrow, plain, data_type)
-            reason = _reason(arrow, plain, place, values[place], data_type, error)
-            hint = _value_hint(error, plain[place], data_type) or self._hint
-            raise FormatError(_misfit(first_row + place, name, values[place], f"{reason}: {error}", hint)) from error
+            reason, hint = _diagnosis(plain, place, values[place], data_type, error)
+            text = _misfit(first_row + place, name, values[place], f"{reason}: {error}", hint or self._hint)
+            raise FormatError(text) from error
 
     @property
     def _hint(self) -> str:
@@ -300,15 +294,17 @@ class RowBatches:
         if len(set(lengths.values())) > 1:
             raise FormatError(f"the columns have {lengths} values, but must have equal lengths")
         if schema is None:
-            fields = [
-                arrow.field(name, array.type, metadata=self.metadata.get(name))
-                for name, array in zip(names, arrays, strict=True)
-            ]
-            self._schema = schema = arrow.schema(fields)
+            self._schema = schema = self._schema_of(dict(zip(names, arrays, strict=True)))
             refuse_names(schema)
         if any(isinstance(array, arrow.ChunkedArray) for array in arrays):
             return arrow.Table.from_arrays(arrays, schema=schema)
         return arrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _schema_of(self, arrays: Mapping[str, Any]) -> Any:
+        arrow = _pyarrow()
+        return arrow.schema(
+            [arrow.field(name, array.type, metadata=self.metadata.get(name)) for name, array in arrays.items()]
+        )
 
     def _column(self, name: str, values: Any, first_row: int) -> Any:
         arrow = _pyarrow()
@@ -428,40 +424,30 @@ def _first_misfit(arrow: Any, values: Sequence[Any], data_type: Any) -> int:
     return low
 
 
-def _value_hint(error: Exception, value: Any, data_type: Any) -> str | None:
-    """Return what to do with a value that has no column type."""
+def _diagnosis(
+    values: Sequence[Any], place: int, given: Any, data_type: Any, error: Exception
+) -> tuple[str, str | None]:
+    """Return why a value, ``given`` as it was passed, is incompatible with those before it; and a hint for such values, if there is one."""
+    arrow, value = _pyarrow(), values[place]
     if isinstance(error, UnicodeEncodeError):
-        return "replace the surrogates, or encode the strings to bytes"
-    return _large_hint(value) if data_type is None else None
-
-
-def _reason(arrow: Any, values: Sequence[Any], place: int, given: Any, data_type: Any, error: Exception) -> str:
-    """Return why a value, ``given`` as it was passed, is incompatible with those before it."""
-    if isinstance(error, UnicodeEncodeError):
-        return "is not valid Unicode"
+        return "is not valid Unicode", "replace the surrogates, or encode the strings to bytes"
     if data_type is not None:
-        return f"is not of type {type_name(data_type)}"
+        return f"is not of type {type_name(data_type)}", None
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+        hint = "convert the integers to strings, or pass schema= with a decimal type for the column"
+        if 0 <= value < 2 * _INT64:
+            hint = "pass schema= with the type uint64 for the column"
+        return "does not fit in int64, the type of integers", hint
     try:
-        arrow.array(values[place : place + 1])
+        arrow.array([value])
     except _misfits(arrow):
-        if _large_hint(values[place]) is not None:
-            return "does not fit in int64, the type of integers"
         kind = type(given).__name__
         if hasattr(given, "dtype") and hasattr(given, "__len__"):
             kind += f" of {given.dtype}"
             if str(given.dtype) == "object" and given.size:
                 kind += f", of which one is of type {type(given.flat[0]).__name__}"
-        return f"has the Python type {kind}, which has no column type (convert it to a number, string or bytes)"
-    return f"has another type than the values before it ({type_name(arrow.array(values[:place]).type)})"
-
-
-def _large_hint(value: Any) -> str | None:
-    """Return what to do with an integer that int64 cannot hold; ``None`` for other values."""
-    if not isinstance(value, int) or -_INT64 <= value < _INT64:
-        return None
-    if 0 <= value < 2 * _INT64:
-        return "pass schema= with the type uint64 for the column"
-    return "convert the integers to strings, or pass schema= with a decimal type for the column"
+        return f"has the Python type {kind}, which has no column type (convert it to a number, string or bytes)", None
+    return f"has another type than the values before it ({type_name(arrow.array(values[:place]).type)})", None
 
 
 def _misfit(row: int, name: str, value: Any, reason: str, hint: str) -> str:

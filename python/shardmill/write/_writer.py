@@ -483,13 +483,9 @@ class Writer:
     def _flush_rows(self) -> None:
         if self._first:
             rows = self._first
-            is_plain = self._batches.learn_plain(rows)
-            batch = None if is_plain else self._batches.of_rows(rows, first_row=self._native.rows)
+            self._batches.learn_rows(rows, first_row=self._native.rows)
             # From here on, they count where they are passed on.
             self._first = []
-            if batch is not None:
-                self._native.write_batch(batch)
-                rows = []
             self._buffer = buffer = self._new_buffer()
             for row in rows:
                 if taken := buffer.append(row):
