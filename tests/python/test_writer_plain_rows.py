@@ -18,6 +18,7 @@ NESTED = {"list": [[1], [], None], "object": {"b": [{"c": 1.5}], "a": None}}
 #: Arguments of a writer, and rows.
 WRITES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "parquet": ({}, [{"text": "é", "bytes": b"x", "whole": 1, "real": 0.5, "flag": True, "none": None, **NESTED}]),
+    "parquet, integers among floats": ({"format": "parquet"}, [{"list": [1, 0.5], "object": {"a": [[1], [0.5]]}}]),
     "parquet, types": (
         {"format": "parquet", "columns": {"text": "str", "ids": "uint32[]"}},
         [{"text": "a", "ids": [1]}],

@@ -236,7 +236,7 @@ class Writer:
 
         Values may be arrays and tensors of any rank: they keep the type of their elements, or float32 for those that NumPy lacks, such as
         bfloat16. Strings, binaries, numbers, bools, and lists and dicts of them are written without pyarrow, if each column has values of one
-        type; other values are converted with pyarrow.
+        type, or integers and floats; other values are converted with pyarrow.
 
         Raises:
             TypeError, ValueError: If the format cannot hold the row.

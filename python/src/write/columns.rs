@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// Limit of 32-bit offsets, with room for one more value.
 const MAX_TEXT_BYTES: usize = 1 << 30;
 
+/// Doubles hold all integers up to this one.
+const MAX_EXACT: u64 = 1 << 53;
+
 /// Values collected so far.
 pub(super) struct Column {
     plain: Option<Box<dyn Plain>>,
@@ -169,13 +172,13 @@ impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Integers<T> {
 
 /// The common part of all builders.
 macro_rules! builder {
-    () => {
+    ($builder:tt) => {
         fn append_null(&mut self) {
-            self.0.append_null();
+            self.$builder.append_null();
         }
 
         fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
-            Ok(Arc::new(self.0.finish()))
+            Ok(Arc::new(self.$builder.finish()))
         }
     };
 }
@@ -185,7 +188,7 @@ impl Plain for Nulls {
         None
     }
 
-    builder!();
+    builder!(0);
 }
 
 impl Plain for Booleans {
@@ -194,7 +197,7 @@ impl Plain for Booleans {
         Some(1)
     }
 
-    builder!();
+    builder!(0);
 }
 
 impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Plain for Integers<T> {
@@ -203,7 +206,7 @@ impl<T: ArrowPrimitiveType<Native: TryFrom<i64>>> Plain for Integers<T> {
         Some(8)
     }
 
-    builder!();
+    builder!(0);
 }
 
 impl Plain for Singles {
@@ -219,16 +222,21 @@ impl Plain for Singles {
         Some(4)
     }
 
-    builder!();
+    builder!(0);
 }
 
 impl Plain for Doubles {
+    #[expect(clippy::cast_precision_loss, reason = "integers up to the limit are exact")]
     fn append(&mut self, value: &Bound<'_, PyAny>) -> Option<usize> {
-        self.0.append_value(value.cast_exact::<PyFloat>().ok()?.value());
+        let number = match value.cast_exact::<PyFloat>() {
+            Ok(float) => float.value(),
+            Err(_) => whole(value).filter(|whole| whole.unsigned_abs() <= MAX_EXACT)? as f64,
+        };
+        self.0.append_value(number);
         Some(8)
     }
 
-    builder!();
+    builder!(0);
 }
 
 impl<T: ByteArrayType<Native = str>> Plain for Texts<T> {
@@ -248,13 +256,7 @@ impl<T: ByteArrayType<Native = str>> Plain for Texts<T> {
         Some(text.len() + 4)
     }
 
-    fn append_null(&mut self) {
-        self.builder.append_null();
-    }
-
-    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
-        Ok(Arc::new(self.builder.finish()))
-    }
+    builder!(builder);
 }
 
 impl<T: ByteArrayType<Native = [u8]>> Plain for Binaries<T> {
@@ -265,7 +267,7 @@ impl<T: ByteArrayType<Native = [u8]>> Plain for Binaries<T> {
         Some(bytes.len() + 4)
     }
 
-    builder!();
+    builder!(0);
 }
 
 impl Plain for Lists {

@@ -188,7 +188,7 @@ fn plain_schema(
         let name = name_of(&column)?;
         let known = if binaries.contains(&name) { DataType::Binary } else { DataType::Null };
         let mut values = rows.iter().filter_map(|row| row.get_item(&column).ok()?);
-        let data_type = values.try_fold(known, |known, value| with_value(known, &value))?;
+        let data_type = values.try_fold(known, |known, value| with_value(&known, &value))?;
         let metadata = metadata.remove(&name).unwrap_or_default();
         Some(Field::new(name, data_type, true).with_metadata(metadata))
     };

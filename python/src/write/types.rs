@@ -4,13 +4,14 @@ use super::columns::whole;
 use arrow_schema::{DataType, Field};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
+use shardmill_load::widened;
 
 /// Deeper values are not plain; a list may contain itself.
 const MAX_DEPTH: usize = 8;
 
 /// The type of `known` values and one more; `None` if there is none, or the value is not plain.
-pub(super) fn with_value(known: DataType, value: &Bound<'_, PyAny>) -> Option<DataType> {
-    common(known, of_value(value, MAX_DEPTH)?)
+pub(super) fn with_value(known: &DataType, value: &Bound<'_, PyAny>) -> Option<DataType> {
+    widened(known, &of_value(value, MAX_DEPTH)?)
 }
 
 /// The name of a column or a field; `None` if Arrow cannot pass it on.
@@ -33,7 +34,7 @@ fn of_value(value: &Bound<'_, PyAny>, depth: usize) -> Option<DataType> {
         DataType::Int64
     } else if let Ok(list) = value.cast_exact::<PyList>() {
         let depth = depth.checked_sub(1)?;
-        let item = list.iter().try_fold(DataType::Null, |known, item| common(known, of_value(&item, depth)?))?;
+        let item = list.iter().try_fold(DataType::Null, |known, item| widened(&known, &of_value(&item, depth)?))?;
         DataType::new_list(item, true)
     } else {
         let depth = depth.checked_sub(1)?;
@@ -41,14 +42,4 @@ fn of_value(value: &Bound<'_, PyAny>, depth: usize) -> Option<DataType> {
         let field = |(name, value)| Some(Field::new(name_of(&name)?, of_value(&value, depth)?, true));
         DataType::Struct(fields.map(field).collect::<Option<_>>()?)
     })
-}
-
-/// The type that holds the values of both types.
-fn common(one: DataType, other: DataType) -> Option<DataType> {
-    if one == other {
-        return Some(one);
-    }
-    let mut field = Field::new("", one, true);
-    field.try_merge(&Field::new("", other, true)).ok()?;
-    Some(field.data_type().clone())
 }
