@@ -92,16 +92,17 @@ def restated(path: Path, stated: int, by: int) -> bool:
     return start != content[:64]
 
 
+@pytest.mark.parametrize("compression", ["gzip", "brotli"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_gzip_page_that_is_longer_than_it_states_is_refused_unread(
-    tmp_path: Path, read: Read, version: Literal["1.0", "2.0"]
+def test_page_that_is_longer_than_it_states_is_refused_unread(
+    tmp_path: Path, read: Read, version: Literal["1.0", "2.0"], compression: str
 ) -> None:
     path, size = tmp_path / "bomb.parquet", 300_000_000
     table = pa.table({"large": pa.array([bytes(size)], pa.large_binary())})
     pq.write_table(
         table,
         path,
-        compression="gzip",
+        compression=compression,
         compression_level=1,
         use_dictionary=False,
         write_statistics=False,
@@ -112,6 +113,15 @@ def test_gzip_page_that_is_longer_than_it_states_is_refused_unread(
     answer = read(path)
     assert answer["error"] == "FormatError" and path.name in answer["message"], answer
     assert answer["peak"] < ROOM, answer
+
+
+def test_brotli_page_that_is_shorter_than_it_states_is_an_error(tmp_path: Path) -> None:
+    path, size = tmp_path / "a.parquet", 1_000
+    table = pa.table({"x": pa.array([bytes(size)], pa.binary())})
+    pq.write_table(table, path, compression="brotli", use_dictionary=False, write_statistics=False)
+    assert any(restated(path, size + extra, size + extra + 1) for extra in range(4, 40))
+    with pytest.raises(sm.FormatError, match="shorter than stated"):
+        list(sm.Loader(path, batch_size=1))
 
 
 def test_levels_of_a_page_of_version_2_are_not_taken_for_compressed_bytes(tmp_path: Path) -> None:

@@ -3,9 +3,13 @@
 //! Takes the bytes of a footer that were judged harmless, and returns its metadata. Called when a file is opened.
 
 use super::thrift::{FooterParts, list_header, long_list};
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, ColumnChunkMetaDataBuilder, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
+};
 use parquet::schema::types::SchemaDescPtr;
+use std::sync::Arc;
 
 /// The decoder numbers row groups with 16 bits, which only encrypted files need.
 const MAX_ROW_GROUPS: usize = i16::MAX as usize;
@@ -37,13 +41,35 @@ fn decode_groups(footer: &[u8], parts: Option<FooterParts<'_>>, schema: Option<S
 /// Removes positions of dictionaries that are not before the data. Old writers state 0 if there is no dictionary; if there is one, they state its
 /// position as that of the data.
 fn corrected(metadata: ParquetMetaData) -> Result<ParquetMetaData, ParquetError> {
-    if !metadata.row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_misplaced) {
-        return Ok(metadata);
+    match has(&metadata, is_misplaced) {
+        true => changed(metadata, is_misplaced, |chunk| chunk.set_dictionary_page_offset(None)),
+        false => Ok(metadata),
     }
+}
+
+/// The metadata by which pages are decoded: the decoder gets those of Brotli decompressed.
+pub(super) fn for_pages(metadata: &Arc<ParquetMetaData>) -> Result<Arc<ParquetMetaData>, ParquetError> {
+    let is_brotli = |chunk: &ColumnChunkMetaData| matches!(chunk.compression(), Compression::BROTLI(_));
+    if !has(metadata, is_brotli) {
+        return Ok(Arc::clone(metadata));
+    }
+    changed(ParquetMetaData::clone(metadata), is_brotli, |chunk| chunk.set_compression(Compression::UNCOMPRESSED)).map(Arc::new)
+}
+
+fn has(metadata: &ParquetMetaData, is_meant: fn(&ColumnChunkMetaData) -> bool) -> bool {
+    metadata.row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_meant)
+}
+
+/// `metadata` with a change of the chunks that are meant.
+fn changed(
+    metadata: ParquetMetaData,
+    is_meant: fn(&ColumnChunkMetaData) -> bool,
+    change: fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder,
+) -> Result<ParquetMetaData, ParquetError> {
     let mut builder = metadata.into_builder();
     let groups = builder.take_row_groups().into_iter().map(|group| {
-        let chunks = group.columns().iter().cloned().map(|chunk| match is_misplaced(&chunk) {
-            true => chunk.into_builder().set_dictionary_page_offset(None).build(),
+        let chunks = group.columns().iter().cloned().map(|chunk| match is_meant(&chunk) {
+            true => change(chunk.into_builder()).build(),
             false => Ok(chunk),
         });
         let chunks = chunks.collect::<Result<Vec<_>, _>>()?;
@@ -65,7 +91,6 @@ mod tests {
     use crate::parquet::thrift::judge_footer;
     use crate::parquet::{ParquetWriter, ParquetWriterOptions};
     use arrow_array::{ArrayRef, Int32Array, RecordBatch};
-    use std::sync::Arc;
 
     /// The footer of a file with a row group for each of `rows`.
     fn footer(rows: i32) -> Vec<u8> {

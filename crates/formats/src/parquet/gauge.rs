@@ -1,14 +1,19 @@
-//! Checks the pages of a read against a limit before they are decompressed.
+//! Checks the pages of a read against a limit and their checksums before they are decompressed, and decompresses those of Brotli.
 //!
-//! A page header states the decompressed size of the page, and the decoder trusts it; for gzip, brotli and LZ4 frames it ignores it. The invariant:
-//! the pages that are decoded together, and the values of nested columns, stay within the budget. The budget is the limit, or the size stated in the
-//! footer if the stored bytes make it plausible.
+//! A page header states the decompressed size of the page, and the decoder trusts it. For gzip, Brotli and LZ4 frames, the decoder ignores it. Brotli
+//! has no maximal ratio, so each page would be decompressed twice; instead, the decoder is told that these pages are not compressed
+//! (`footer::for_pages`). The invariant: the pages that are decoded together, and the values of nested columns, stay within the budget. The budget is
+//! the limit, or the size stated in the footer if the stored bytes make it plausible.
 
 use super::layout::unsigned;
 use super::thrift::PageFacts;
 use crate::limit::{DecodeLimit, TooLarge};
+use brotlic::BrotliDecoder;
+use brotlic::decode::DecoderInfo;
+use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 use parquet::basic::{Compression, Type};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -120,29 +125,70 @@ impl Gauge {
         Ok(())
     }
 
-    /// The page at `offset` is about to be decompressed. Bytes without a recorded header are not a page.
-    pub(super) fn enter(&self, offset: u64, stored: &[u8]) -> Result<(), TooLarge> {
-        let Some(facts) = self.state().pages.remove(&offset) else { return Ok(()) };
+    /// The page at `offset` as the decoder gets it; a page of Brotli is decompressed. Bytes without a recorded header are not a page.
+    ///
+    /// # Errors
+    /// When the page is too large or damaged.
+    pub(super) fn enter(&self, offset: u64, stored: Bytes) -> Result<Bytes, ParquetError> {
+        let refused = |what, stated, limit| {
+            let refusal = self.refuse(offset, what, stated, limit);
+            self.stop(&refusal);
+            ParquetError::External(Box::new(refusal))
+        };
         let chunk = self.chunk_at(offset);
+        let codec = chunk.map_or(Compression::UNCOMPRESSED, |chunk| chunk.codec);
+        let is_brotli = matches!(codec, Compression::BROTLI(_));
+        let facts = self.state().pages.remove(&offset);
+        let Some(facts) = facts else {
+            return if is_brotli { Err(damaged("Page of Brotli without a valid header")) } else { Ok(stored) };
+        };
         let values = facts.values.saturating_mul(chunk.map_or(0, |chunk| chunk.value_bytes));
         let spent = {
             let mut state = self.state();
             state.spent = state.spent.saturating_add(facts.page_len).saturating_add(values);
             state.spent
         };
-        let refused = if spent > self.budget {
-            Some(self.refuse(offset, "the pages that are decoded together have", spent, self.budget))
+        if spent > self.budget {
+            return Err(refused("the pages that are decoded together have", spent, self.budget));
+        }
+        if facts.checksum.is_some_and(|checksum| checksum != crc32fast::hash(&stored)) {
+            return Err(damaged("Page CRC checksum mismatch"));
+        }
+        let page = if is_brotli {
+            brotli_page(stored, facts)?
         } else {
-            let codec = chunk.map_or(Compression::UNCOMPRESSED, |chunk| chunk.codec);
             let compressed = usize::try_from(facts.plain_len).ok().and_then(|plain| stored.get(plain..)).unwrap_or_default();
             let is_longer = is_longer(codec, compressed, facts.page_len.saturating_sub(facts.plain_len));
-            is_longer.then(|| self.refuse(offset, "a page decompresses to more than the stated", facts.page_len, self.limit.bytes()))
+            (!is_longer).then_some(stored)
         };
-        refused.map_or(Ok(()), |refusal| {
-            self.stop(&refusal);
-            Err(refusal)
-        })
+        page.ok_or_else(|| refused("a page decompresses to more than the stated", facts.page_len, self.limit.bytes()))
     }
+}
+
+fn damaged(what: &str) -> ParquetError {
+    ParquetError::General(what.to_owned())
+}
+
+/// The decompressed page; `None` if it is longer than stated.
+fn brotli_page(stored: Bytes, facts: PageFacts) -> Result<Option<Bytes>, ParquetError> {
+    if facts.plain_len == u64::MAX {
+        return Ok(Some(stored));
+    }
+    let mut page = vec![0; usize::try_from(facts.page_len)?];
+    let plain = usize::try_from(facts.plain_len)?;
+    let parts = page.split_at_mut_checked(plain).zip(stored.split_at_checked(plain));
+    let ((levels, values), (stored_levels, compressed)) = parts.ok_or_else(|| damaged("Page of Brotli with levels beyond its end"))?;
+    levels.copy_from_slice(stored_levels);
+    // Without values, there may be no stream.
+    if !values.is_empty() {
+        let found = BrotliDecoder::new().decompress(compressed, values).map_err(|error| damaged(&format!("Page of Brotli: {error}")))?;
+        match found.info {
+            DecoderInfo::NeedsMoreOutput => return Ok(None),
+            DecoderInfo::Finished if found.bytes_written == values.len() => {}
+            DecoderInfo::Finished | DecoderInfo::NeedsMoreInput => return Err(damaged("Page of Brotli that is shorter than stated")),
+        }
+    }
+    Ok(Some(page.into()))
 }
 
 /// Whether a page decompresses to far more than stated, if the decoder would only notice afterwards.
@@ -153,7 +199,6 @@ fn is_longer(codec: Compression, stored: &[u8], stated: u64) -> bool {
     let counted = |reader: &mut dyn Read| io::copy(&mut reader.take(end), &mut io::sink()).is_ok_and(|len| len == end);
     match codec {
         Compression::GZIP(_) if most(GZIP_RATIO) > UNSEEN_BYTES => counted(&mut MultiGzDecoder::new(stored)),
-        Compression::BROTLI(_) => counted(&mut brotlic::DecompressorReader::new(stored)),
         Compression::LZ4 if stored.starts_with(&LZ4_FRAME) && most(LZ4_RATIO) > UNSEEN_BYTES => {
             counted(&mut lz4_flex::frame::FrameDecoder::new(stored))
         }

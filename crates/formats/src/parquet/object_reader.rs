@@ -234,10 +234,10 @@ impl ChunkReader for ObjectReader {
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         let bytes = self.bytes_at(start, length)?;
-        if let Some(gauge) = &self.gauge {
-            gauge.enter(start, &bytes).map_err(|refusal| ParquetError::External(Box::new(refusal)))?;
+        match &self.gauge {
+            Some(gauge) => gauge.enter(start, bytes),
+            None => Ok(bytes),
         }
-        Ok(bytes)
     }
 }
 

@@ -28,7 +28,8 @@ impl ParquetFile {
             Err(refusal) => return Ok(Some(refusal.into())),
         };
         let mut page = 0;
-        let read = unpanicked("the decoder failed on damaged data", || self.read_pages(chunk, group.num_rows(), &gauge, &mut page));
+        let decoded = self.page_footer.row_group(row_group).column(leaf);
+        let read = unpanicked("the decoder failed on damaged data", || self.read_pages(decoded, group.num_rows(), &gauge, &mut page));
         let Err(source) = read else { return Ok(None) };
         if let Some(refusal) = gauge.refused() {
             return Ok(Some(refusal.into()));

@@ -33,6 +33,8 @@ const MAX_FIXED_BYTES: u64 = 64 << 20;
 pub struct ParquetFile {
     pub(super) object: Arc<dyn RangeRead>,
     pub(super) footer: Arc<ParquetMetaData>,
+    /// What the decoder of pages is told.
+    pub(super) page_footer: Arc<ParquetMetaData>,
     pub(super) shape: Arc<Shape>,
     /// Whether columns may be encrypted.
     pub(super) is_encrypted: bool,
@@ -79,30 +81,34 @@ impl ParquetFile {
             _ => damaged(source),
         };
         let decode = |descriptor| unpanicked("inconsistent metadata", || footer::decode(bytes, parts, descriptor)).map(Arc::new).map_err(failed);
-        let (footer, shape, decoding) = if let Some(shape) = parts.and_then(Shape::known) {
-            (decode(Some(Arc::clone(&shape.descriptor)))?, shape, OnceLock::new())
+        let for_pages = |footer| footer::for_pages(footer).map_err(damaged);
+        let (footer, page_footer, shape, decoding) = if let Some(shape) = parts.and_then(Shape::known) {
+            let footer = decode(Some(Arc::clone(&shape.descriptor)))?;
+            let page_footer = for_pages(&footer)?;
+            (footer, page_footer, shape, OnceLock::new())
         } else {
             let mut footer = decode(None)?;
             let original = footer.file_metadata().schema_descr_ptr();
             if let Some(descriptor) = unpanicked("inconsistent schema", || exact::as_bytes(&original)).map_err(damaged)? {
                 footer = decode(Some(Arc::new(descriptor)))?;
             }
-            let typed = unpanicked("the decoder does not know its types", || typed(&original, &footer));
+            let page_footer = for_pages(&footer)?;
+            let typed = unpanicked("the decoder does not know its types", || typed(&original, &page_footer));
             let (declared, decoding) = typed.map_err(|source| match unknown_type(&footer) {
                 Some((column, data_type)) => Error::UnknownType { path: path(), column, data_type },
                 None => Error::Schema { path: path(), source },
             })?;
             let descriptor = footer.file_metadata().schema_descr_ptr();
             let shape = Shape::new(parts, Schemas { descriptor, declared, decoded: Arc::clone(decoding.schema()) });
-            (footer, shape, OnceLock::from(decoding))
+            (footer, page_footer, shape, OnceLock::from(decoding))
         };
         let is_encrypted = parts.is_some_and(|parts| parts.has_encryption);
-        Ok(Self { object, footer, shape, is_encrypted, limit: DecodeLimit::default(), nested: OnceLock::new(), decoding })
+        Ok(Self { object, footer, page_footer, shape, is_encrypted, limit: DecodeLimit::default(), nested: OnceLock::new(), decoding })
     }
 
     /// How rows are decoded with other types than the declared ones.
     pub(super) fn decoding_with(&self, options: ArrowReaderOptions) -> Result<ArrowReaderMetadata, ParquetError> {
-        unpanicked("inconsistent schema", || ArrowReaderMetadata::try_new(Arc::clone(&self.footer), options))
+        unpanicked("inconsistent schema", || ArrowReaderMetadata::try_new(Arc::clone(&self.page_footer), options))
     }
 
     #[must_use]
@@ -261,7 +267,7 @@ impl ParquetBatches {
     }
 
     fn open(&self, row_group: usize) -> Result<(ParquetRecordBatchReader, Arc<Gauge>), ParquetError> {
-        let group = self.metadata.metadata().row_groups().get(row_group);
+        let group = self.file.footer.row_groups().get(row_group);
         let leaves = group.into_iter().flat_map(|group| group.columns().iter().enumerate().filter(|(leaf, _)| self.mask.leaf_included(*leaf)));
         let chunks = leaves.map(|(_, chunk)| (row_group, chunk));
         let gauge = Gauge::new(self.file.object.path(), self.file.limit, chunks).map_err(|refusal| ParquetError::External(Box::new(refusal)))?;

@@ -134,6 +134,8 @@ pub(super) struct PageFacts {
     pub(super) values: u64,
     /// Bytes at the start of the page that are not compressed: the levels of version 2, or all.
     pub(super) plain_len: u64,
+    /// Of the stored bytes.
+    pub(super) checksum: Option<u32>,
 }
 
 /// Judges the page header at the start of `bytes`.
@@ -142,7 +144,7 @@ pub(super) fn judge_page_header(bytes: &[u8]) -> (Verdict, PageFacts) {
     let result = walk.structure(PAGE, Place::default(), MAX_DEPTH);
     let header_len = (bytes.len() - walk.bytes.len()) as u64;
     let plain_len = if walk.is_plain { u64::MAX } else { walk.definitions_len.saturating_add(walk.repetitions_len) };
-    let facts = PageFacts { header_len, page_len: walk.page_len, values: walk.values, plain_len };
+    let facts = PageFacts { header_len, page_len: walk.page_len, values: walk.values, plain_len, checksum: walk.checksum };
     // The decoder allocates memory for the claimed number of dictionary entries before it reads any of them.
     if result.is_ok() && walk.dictionary_entries > walk.page_len.min(walk.stored_len.saturating_mul(MAX_ENTRIES_A_BYTE)) {
         return (Verdict::UnsupportedField, facts);
@@ -163,6 +165,7 @@ struct Walk<'a> {
     definitions_len: u64,
     repetitions_len: u64,
     is_plain: bool,
+    checksum: Option<u32>,
     is_page: bool,
 }
 
@@ -184,7 +187,18 @@ type Step<T> = Result<T, Verdict>;
 
 impl<'a> Walk<'a> {
     fn new(bytes: &'a [u8], is_page: bool) -> Self {
-        Self { bytes, page_len: 0, stored_len: 0, dictionary_entries: 0, values: 0, definitions_len: 0, repetitions_len: 0, is_plain: false, is_page }
+        Self {
+            bytes,
+            page_len: 0,
+            stored_len: 0,
+            dictionary_entries: 0,
+            values: 0,
+            definitions_len: 0,
+            repetitions_len: 0,
+            is_plain: false,
+            checksum: None,
+            is_page,
+        }
     }
 
     fn structure(&mut self, fields: Fields, place: Place, depth: usize) -> Step<()> {
@@ -283,6 +297,11 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let kept = match (place.level, place.parent, place.id) {
+            (1, _, 4) => {
+                let number = zigzag >> 1 ^ (zigzag & 1).wrapping_neg();
+                self.checksum = u32::try_from(number & u64::from(u32::MAX)).ok();
+                return Ok(());
+            }
             (1, _, 2) => &mut self.page_len,
             (1, _, 3) => &mut self.stored_len,
             (2, 7, 1) => &mut self.dictionary_entries,
