@@ -4,7 +4,7 @@ use super::columns::whole;
 use arrow_schema::{DataType, Field};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
-use shardmill_load::widened;
+use shardmill_plan::schema::widened;
 
 /// Deeper values are not plain; a list may contain itself.
 const MAX_DEPTH: usize = 8;

@@ -4,11 +4,12 @@ use super::derived::Derivation;
 use super::images::{encoded_fields, encoded_lists};
 use super::{BlockOf, Dataset, OpenFile, Origin};
 use crate::{Error, Result};
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StructArray, UInt64Array, new_null_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StructArray, UInt64Array, new_null_array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use arrow_select::take::take;
-use shardmill_plan::schema::exactly;
+use shardmill_formats::table::type_name;
+use shardmill_plan::schema::{exactly, widened};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -197,6 +198,15 @@ impl OpenFile {
 
     fn in_type(&self, array: &ArrayRef, field: &Field, place: &Rows<'_>) -> Result<ArrayRef> {
         let row_of = |row| self.row_of_file(place, row);
+        // Only of columns whose footers count nothing but nulls the types may have none in common, and a footer may be wrong.
+        if array.data_type().is_string() != field.data_type().is_string()
+            && array.logical_null_count() < array.len()
+            && widened(array.data_type(), field.data_type()).is_none()
+        {
+            let wanted = field.data_type().clone();
+            let source = Arc::new(ArrowError::CastError(format!("it is {} there, although its footer counts only nulls", type_name(array.data_type()))));
+            return Err(Error::Cast { path: self.path.clone(), column: field.name().clone(), wanted, source });
+        }
         exactly(array, field.data_type()).map_err(|misfit| Error::misfit(&self.path, field, misfit, row_of))
     }
 

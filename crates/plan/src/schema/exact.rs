@@ -2,7 +2,6 @@
 //!
 //! The invariant: [`exactly`] returns the same values in another type, or the first row that this type cannot hold.
 
-use super::value_type;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray, new_null_array};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -44,7 +43,7 @@ impl Misfit {
 /// The same values as `to`.
 ///
 /// # Errors
-/// [`Misfit::Value`] for the first value that would change, as when it is rounded, out of range, or a number that would become a string.
+/// [`Misfit::Value`] for the first value that would change, as when it is rounded or out of range.
 pub fn exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
     use DataType::{Dictionary, FixedSizeList, LargeList, List, Map, Struct};
     if array.data_type() == to {
@@ -125,11 +124,6 @@ fn of_item(misfit: Misfit, row_of: impl Fn(usize) -> usize) -> Misfit {
 }
 
 fn flat_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
-    let has_bytes = is_bytes(array.data_type()) || is_bytes(to);
-    if value_type(array.data_type()).is_string() != value_type(to).is_string() && !has_bytes {
-        let row = (0..array.len()).find(|row| array.is_valid(*row)).unwrap_or_default();
-        return Err(Misfit::Value { row, value: shown(array, row)? });
-    }
     // Without the option `safe` Arrow would stop at the first overflow, but would not say in which row.
     let converted = cast(array, to)?;
     let (own, nulls) = (array.logical_nulls(), converted.logical_nulls());
@@ -144,10 +138,6 @@ fn flat_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, Misfit> {
         Some(row) => Err(Misfit::Value { row, value: shown(array, row)? }),
         None => Ok(converted),
     }
-}
-
-fn is_bytes(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
 }
 
 /// A time that no calendar shows is a number.
