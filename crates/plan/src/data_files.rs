@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::lake::refuse_lake;
+use crate::patterns::{root_of, segments};
 use shardmill_storage::{RealNames, is_remote, is_unreadable, resolved_path, store_of};
 use std::collections::HashSet;
 
@@ -159,16 +160,6 @@ pub fn refuse_repeated(paths: &[String]) -> Result<()> {
     }
 }
 
-/// The part of a path before its first wildcard.
-pub(crate) fn root_of(pattern: &str) -> &str {
-    match pattern.find(['*', '?', '[']) {
-        Some(wildcard) if std::fs::metadata(pattern).is_err() => {
-            pattern.get(..wildcard).and_then(|head| head.rfind('/').and_then(|end| head.get(..end))).unwrap_or("")
-        }
-        _ => pattern,
-    }
-}
-
 /// The part of a listed path below the root. A glob may be expanded without the `.` and the repeated slashes in it.
 fn below<'a>(root: &str, file: &'a str) -> &'a str {
     // The keys of a store are names, in which an empty part counts.
@@ -190,11 +181,6 @@ fn trimmed(mut path: &str) -> &str {
         path = rest;
     }
     path
-}
-
-/// The names in a path.
-pub(crate) fn segments(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter(|segment| !matches!(*segment, "" | "."))
 }
 
 /// Why a file is not data.

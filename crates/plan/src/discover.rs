@@ -1,8 +1,8 @@
 //! Finds the input files below the user's paths.
 
 use crate::Result;
-use crate::data_files::segments;
 use crate::lake::refuse_lake;
+use crate::patterns::segments;
 use serde::{Deserialize, Serialize};
 use shardmill_storage::store_of;
 

@@ -4,7 +4,7 @@
 //! table says which files are current. Used before the files of a directory or a glob are read. The
 //! invariant: a directory at, above or below a mark is an error, never a list of files.
 
-use crate::data_files::root_of;
+use crate::patterns::root_of;
 use crate::{Error, Result};
 use shardmill_storage::{Store, is_remote, resolved_path, store_of};
 use std::collections::BTreeSet;

@@ -13,6 +13,7 @@ pub mod names;
 pub mod order;
 pub mod packing;
 mod partitions;
+mod patterns;
 mod predicate;
 pub mod prune;
 pub mod schema;

@@ -228,7 +228,7 @@ struct Rows<'a> {
     selection: Option<&'a BooleanBuffer>,
 }
 
-pub(super) fn repeated(value: &ArrayRef, rows: usize) -> std::result::Result<ArrayRef, arrow_schema::ArrowError> {
+pub(super) fn repeated(value: &ArrayRef, rows: usize) -> std::result::Result<ArrayRef, ArrowError> {
     take(value, &UInt64Array::from(vec![0; rows]), None)
 }
 
