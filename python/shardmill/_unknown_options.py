@@ -37,7 +37,7 @@ _REPLACEMENTS = {
     "max_length truncation": "use packing=sm.Packing(…, length=…), or output=sm.Output(pad=…)",
     "size_limit": 'shard_bytes, such as "64MiB": a new file begins at this size',
     "exist_ok overwrite": 'mode="overwrite", which replaces the existing output',
-    "decoder": "remove it: libjpeg-turbo decodes every JPEG, because decoders in Rust give other pixels",
+    "decoder": "remove it: libjpeg-turbo decodes every JPEG, because decoders in Rust give other pixels than Pillow",
     "row_group_size": "remove it: the size of row groups is limited in bytes",
     "map": "transform: a function that is called with each batch",
     "batch": "batch_size",

@@ -102,7 +102,7 @@ impl PyJournal {
         let schema = agreed.map(|text| schema_of_text(&text).map(Arc::new)).transpose();
         let schema = schema.map_err(|other| PyShardmillError::from(ResumeError::Arrow { source: other }))?;
         let agreed = Agreed { schema, id_types: id_types.map(known_types).transpose()? };
-        let splits = interruptible(py, move |cancel| planner.plan(files, agreed, threads, cancel).map_err(PyShardmillError::from))?;
+        let splits = interruptible(py, move |cancel| planner.plan(files, &agreed, threads, cancel).map_err(PyShardmillError::from))?;
         answered(py, || {
             let pending = self.with(|journal| {
                 journal.extend(&splits, pipeline.pipeline().schema().map(|schema| schema_text(schema)))?;

@@ -35,5 +35,6 @@ pub mod verify;
 
 pub use checkpoint::{CheckpointOptions, Checkpointing, IdTypes};
 pub use error::{Error, Result, StageFailure, reason};
-pub use pipeline::{Agreed, Choices, Pipeline};
+pub use pipeline::{Choices, Pipeline};
 pub use spec::{SourceOptions, Spec, StageOptions};
+pub use tables::Agreed;

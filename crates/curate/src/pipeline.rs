@@ -16,14 +16,14 @@ use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext, split_sources};
 use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext, first_filters};
-use crate::tables::{self, IdPolicy, TableInput, TableJob, TableOptions, TablePlan, check_stages};
+use crate::tables::{self, Agreed, IdPolicy, TableInput, TableJob, TableOptions, TablePlan, check_stages};
 use crate::{Error, Result};
 use arrow_schema::SchemaRef;
 use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
 use shardmill_load::TableReader;
 use shardmill_plan::{InputFile, Split, partition};
+use shardmill_resume::FooterCheck;
 use shardmill_resume::journal::Attempt;
-use shardmill_resume::{FooterCheck, KnownTypes};
 use shardmill_storage::{AnyDisk, Disk, Replace, Roots, Unpublished};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -60,13 +60,6 @@ pub struct Pipeline {
 pub struct Choices {
     pub source: SchemaChoice,
     pub sink: SchemaChoice,
-}
-
-/// On what a job with a checkpoint has agreed in earlier runs.
-#[derive(Debug, Clone, Default)]
-pub struct Agreed {
-    pub schema: Option<SchemaRef>,
-    pub id_types: Option<KnownTypes>,
 }
 
 impl Pipeline {
@@ -131,7 +124,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// As [`TableInput::plan`], and for ids of another type than the job has.
-    pub fn plan(&self, files: Vec<InputFile>, agreed: Agreed, threads: usize, cancel: &Cancel) -> Result<Vec<Split>> {
+    pub fn plan(&self, files: Vec<InputFile>, agreed: &Agreed, threads: usize, cancel: &Cancel) -> Result<Vec<Split>> {
         let SourceOptions::Table(options) = &self.spec.source else { return Ok(partition(files, &self.spec.partitioning)?) };
         if files.is_empty() && agreed.schema.is_none() {
             return Ok(Vec::new());
@@ -141,7 +134,7 @@ impl Pipeline {
             // Checked before the journal was opened.
             Some((known, plan)) if agreed.schema.is_none() && *known == files => plan,
             _ => {
-                let plan = self.table_input(options).plan(files.clone(), &self.spec.partitioning, agreed.schema, threads, cancel)?;
+                let plan = self.table_input(options).plan(files.clone(), &self.spec.partitioning, agreed, threads, cancel)?;
                 &planned.insert((files, plan)).1
             }
         };
@@ -159,7 +152,7 @@ impl Pipeline {
     /// When a path is missing or contains no input, and as [`Pipeline::plan`].
     pub fn splits(&self, threads: usize, cancel: &Cancel) -> Result<(Vec<Split>, Vec<String>)> {
         let (files, left_out) = self.spec.files()?;
-        Ok((self.plan(files, Agreed::default(), threads, cancel)?, left_out))
+        Ok((self.plan(files, &Agreed::default(), threads, cancel)?, left_out))
     }
 
     /// Checks that the names in the options exist in the input: reads until each name is found, and writes nothing. Call it before anything is

@@ -1,6 +1,5 @@
 //! Why a data set cannot be opened or read.
 
-use crate::dataset::UnderivableRow;
 use arrow_schema::{ArrowError, DataType, Field};
 use shardmill_formats::table::TableError;
 use shardmill_formats::table::type_name;
@@ -113,6 +112,19 @@ pub enum Error {
     },
     #[error("Failed to combine rows into a batch")]
     Assemble { source: Arc<ArrowError> },
+}
+
+/// A row from which a column cannot be computed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnderivableRow {
+    /// Row of the batch.
+    pub row: usize,
+    /// Number of the source column that is at fault.
+    pub source: usize,
+    /// Its name, once the error is one of a data set.
+    pub column: String,
+    pub reason: String,
+    pub hint: Option<String>,
 }
 
 /// Where a path into structs ends too early.

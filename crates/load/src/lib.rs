@@ -24,10 +24,10 @@ pub mod tokenize;
 pub use converter::{Delivery, OutputConverter, OutputKind, PADDED};
 pub use dataset::{
     Dataset, DatasetOptions, Derive, FileOpener, Format, HiveKeys, IndexedFile, LeftOut, MdsShards, MixedSource, Nan, OpenFile, TableColumn,
-    TableDataFile, TableOptions, TableReader, TextForm, TextOptions, TextShard, Underivable, UnderivableRow, column_of, disagreement,
-    files_of_one_format, indexed_files, open_files, rebuild_index, signature_of, text_files,
+    TableDataFile, TableOptions, TableReader, TextForm, TextOptions, TextShard, Underivable, column_of, disagreement, files_of_one_format,
+    indexed_files, open_files, rebuild_index, signature_of, text_files,
 };
-pub use error::{Error, PathFault, Result};
+pub use error::{Error, PathFault, Result, UnderivableRow};
 pub use pass::{Audit, AuditIds, BadRow, BadRowPolicy, OnBadRows, Pass, PassOptions, Superbatch, expected_audit};
 pub use row_set::RowSet;
 pub use take::take;

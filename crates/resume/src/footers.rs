@@ -26,12 +26,12 @@ pub struct FooterCheck {
 pub type KnownTypes = (IdSchema, String);
 
 impl FooterCheck {
-    /// The id types of open files; `None` if no footer states them, because no file has rows or the format has no footer.
+    /// The id types of open files, which must be the expected ones; `None` if no footer states them, because no file has rows or the format has no footer.
     ///
     /// # Errors
     /// [`Error::InFile`] around [`Error::MissingColumn`] or [`Error::UnsupportedType`]; [`Error::FileTypes`]; [`Error::NullId`].
-    pub fn run(&self, format: Format, tables: &[Arc<dyn TableFile>]) -> Result<Option<KnownTypes>> {
-        let mut known: Option<KnownTypes> = None;
+    pub fn run(&self, format: Format, tables: &[Arc<dyn TableFile>], expected: Option<&KnownTypes>) -> Result<Option<KnownTypes>> {
+        let mut known = expected.cloned();
         if self.columns.is_empty() || matches!(format, Format::Csv | Format::Jsonl | Format::WebDataset) {
             return Ok(None);
         }
@@ -60,7 +60,7 @@ impl FooterCheck {
             return Ok(None);
         }
         let options = DatasetOptions { threads, ..DatasetOptions::new(source.paths.clone(), Some(format)) };
-        self.run(format, &open_files(format, &files, &options, cancel)?)
+        self.run(format, &open_files(format, &files, &options, cancel)?, None)
     }
 
     /// Compares the types of a file with those of others.

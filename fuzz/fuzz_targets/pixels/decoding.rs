@@ -11,7 +11,8 @@ thread_local! {
     static USED: std::cell::RefCell<Decoder> = std::cell::RefCell::new(Decoder::new());
 }
 
-/// The last byte of `input` selects the options; the payload comes first, so that files are seeds. Bit 3 is unused, so that stored inputs keep their meaning.
+/// The last byte of `input` selects the options; the payload comes first, so that files are seeds.
+/// Bit 3 is unused, so that stored inputs keep their meaning.
 pub fn check(format: ImageFormat, input: &[u8]) {
     let Some((flags, payload)) = input.split_last().filter(|(_, payload)| sniff(payload) == Some(format)) else { return };
     let bit = |k: u8| flags >> k & 1 == 1;

@@ -10,6 +10,7 @@ use arrow_array::{Array, ArrayRef, ListArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 use arrow_select::concat::concat;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString};
 use std::sync::Arc;
@@ -75,13 +76,13 @@ impl Column {
 
     /// All values as one array.
     pub(super) fn finish(self, field: &Field, first_row: u64, convert: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-        let plain = self.plain.map(|mut plain| plain.finish()).transpose().map_err(super::invalid)?;
-        let Some(objects) = self.objects else { return plain.ok_or_else(|| super::invalid("a column has no values")) };
+        let plain = self.plain.map(|mut plain| plain.finish()).transpose().map_err(invalid)?;
+        let Some(objects) = self.objects else { return plain.ok_or_else(|| invalid("a column has no values")) };
         let before = plain.as_ref().map_or(0, Array::len);
         let values = PyList::new(convert.py(), objects)?;
         let converted = convert.call1((field.name(), values, first_row + before as u64))?.extract::<ArrowArray>()?.array;
         match plain.filter(|plain| !plain.is_empty()) {
-            Some(plain) => concat(&[plain.as_ref(), converted.as_ref()]).map_err(super::invalid),
+            Some(plain) => concat(&[plain.as_ref(), converted.as_ref()]).map_err(invalid),
             None => Ok(converted),
         }
     }
@@ -328,4 +329,9 @@ impl Plain for Structs {
         let columns = self.columns.iter_mut().map(|column| Ok(column.finish()?.slice(0, len))).collect::<Result<_, ArrowError>>()?;
         Ok(Arc::new(StructArray::try_new_with_length(self.fields.clone(), columns, self.valid.finish(), len)?))
     }
+}
+
+/// An error for invalid data.
+pub(super) fn invalid(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }

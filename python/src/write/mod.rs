@@ -10,6 +10,7 @@ use crate::error::PyShardmillError;
 use crate::interrupt::listening;
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
+use columns::invalid;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -154,11 +155,6 @@ fn refused(error: impl std::fmt::Display) -> PyErr {
 fn explained(error: &shardmill_formats::mds::Error) -> PyErr {
     let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
     PyShardmillError::option(&format!("{error}{hint}")).into()
-}
-
-/// An error for invalid data.
-fn invalid(error: impl std::fmt::Display) -> PyErr {
-    PyValueError::new_err(error.to_string())
 }
 
 /// MDS encodings for the columns of a schema.

@@ -89,7 +89,7 @@ impl PyRowBuffer {
             .map(|(field, column)| column.finish(field, first_row, convert.bind(py)))
             .collect::<PyResult<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(super::invalid)
+        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(super::columns::invalid)
     }
 
     fn lock(&self) -> MutexGuard<'_, RowBuffer> {

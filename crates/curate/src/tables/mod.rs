@@ -17,7 +17,7 @@ mod tests;
 pub use ids::{IdPolicy, NullIds};
 pub use options::TableOptions;
 pub(crate) use options::check_stages;
-pub use plan::{TableInput, TablePlan, files, source_name};
+pub use plan::{Agreed, TableInput, TablePlan, files, source_name};
 
 use crate::Result;
 use crate::report::SplitReport;

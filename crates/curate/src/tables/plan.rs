@@ -44,6 +44,13 @@ pub struct TablePlan {
     pub id_types: Option<KnownTypes>,
 }
 
+/// On what a job with a checkpoint has agreed in earlier runs.
+#[derive(Debug, Clone, Default)]
+pub struct Agreed {
+    pub schema: Option<SchemaRef>,
+    pub id_types: Option<KnownTypes>,
+}
+
 /// How a job reads its files.
 #[derive(Clone, Copy)]
 pub struct TableInput<'a> {
@@ -56,12 +63,12 @@ pub struct TableInput<'a> {
 }
 
 impl TableInput<'_> {
-    /// Divides `files` into splits. `agreed` is the schema on which the job has agreed before; without it, the files agree on one.
+    /// Divides `files` into splits. Unless the job has agreed on a schema before, the files agree on one.
     ///
     /// # Errors
     /// For files without a common schema, and a file that cannot be opened or does not fit `agreed`.
-    pub fn plan(&self, files: Vec<InputFile>, by: &Partitioning, agreed: Option<SchemaRef>, threads: usize, cancel: &Cancel) -> Result<TablePlan> {
-        if let (true, Some(schema)) = (files.is_empty(), &agreed) {
+    pub fn plan(&self, files: Vec<InputFile>, by: &Partitioning, agreed: &Agreed, threads: usize, cancel: &Cancel) -> Result<TablePlan> {
+        if let (true, Some(schema)) = (files.is_empty(), &agreed.schema) {
             return Ok(TablePlan { splits: Vec::new(), schema: Arc::clone(schema), id_types: None });
         }
         let format = self.format_of(files.first())?;
@@ -75,8 +82,8 @@ impl TableInput<'_> {
                 open_files(format, &paths, &options, cancel)?
             }
         };
-        let id_types = self.ids.run(format, &tables)?;
-        let schema = match (self.declared.filter(|_| is_text(format)), agreed) {
+        let id_types = self.ids.run(format, &tables, agreed.id_types.as_ref())?;
+        let schema = match (self.declared.filter(|_| is_text(format)), agreed.schema.clone()) {
             (Some(declared), _) => Arc::clone(declared),
             (None, agreed) => self.agree(&tables, agreed)?,
         };

@@ -3,6 +3,7 @@
 use super::block::{CHUNK_HEADER, data_end, has_boundary, take_out_headers};
 use super::chunk::{ChunkHeader, SIMPLE, TRANSPOSED};
 use super::codec::{Decoder, room};
+use super::error::DECODED_SIZE;
 use super::hash::hash;
 use super::simple::SimpleChunk;
 use super::{Fault, transposed};
@@ -12,7 +13,6 @@ use bytes::{Bytes, BytesMut};
 /// Maximal decoded size of a chunk, beyond the size of its file.
 pub const MAX_DECODED_BYTES: u64 = (2 << 30) - (1 << 20);
 /// The header field that the reader's limit applies to.
-pub(super) const DECODED_SIZE: &str = "decoded size";
 /// Larger buffers are allocated zeroed by the system and not written first.
 const LAZY_BYTES: usize = 4 << 20;
 

@@ -1,9 +1,11 @@
 //! Errors of ArrayRecord files.
 
 use super::Codec;
-use super::decode::DECODED_SIZE;
 use crate::limit::TooLarge;
 use std::io;
+
+/// What a refusal for its size is about.
+pub(super) const DECODED_SIZE: &str = "decoded size";
 
 /// Why a file, or one chunk of it, cannot be read or written.
 #[non_exhaustive]

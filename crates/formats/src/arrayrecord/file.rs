@@ -2,7 +2,8 @@
 
 use super::block::{BLOCK, is_legal};
 use super::codec::{Decoder, Scratch, room};
-use super::decode::{DECODED_SIZE, Framed, Gathered, Records, Verify};
+use super::decode::{Framed, Gathered, Records, Verify};
+use super::error::DECODED_SIZE;
 use super::footer::{Failure, Mapped, read_index};
 use super::index::{FIRST_CHUNK, Index, footer_offset};
 use super::{Error, Fault};

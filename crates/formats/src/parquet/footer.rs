@@ -41,42 +41,35 @@ fn decode_groups(footer: &[u8], parts: Option<FooterParts<'_>>, schema: Option<S
 /// Removes positions of dictionaries that are not before the data. Old writers state 0 if there is no dictionary; if there is one, they state its
 /// position as that of the data.
 fn corrected(metadata: ParquetMetaData) -> Result<ParquetMetaData, ParquetError> {
-    match has(&metadata, is_misplaced) {
-        true => changed(metadata, is_misplaced, |chunk| chunk.set_dictionary_page_offset(None)),
-        false => Ok(metadata),
-    }
+    Ok(changed(&metadata, is_misplaced, |chunk| chunk.set_dictionary_page_offset(None))?.unwrap_or(metadata))
 }
 
 /// The metadata by which pages are decoded: the decoder gets those of Brotli decompressed.
 pub(super) fn for_pages(metadata: &Arc<ParquetMetaData>) -> Result<Arc<ParquetMetaData>, ParquetError> {
     let is_brotli = |chunk: &ColumnChunkMetaData| matches!(chunk.compression(), Compression::BROTLI(_));
-    if !has(metadata, is_brotli) {
-        return Ok(Arc::clone(metadata));
-    }
-    changed(ParquetMetaData::clone(metadata), is_brotli, |chunk| chunk.set_compression(Compression::UNCOMPRESSED)).map(Arc::new)
+    let changed = changed(metadata, is_brotli, |chunk| chunk.set_compression(Compression::UNCOMPRESSED))?;
+    Ok(changed.map_or_else(|| Arc::clone(metadata), Arc::new))
 }
 
-fn has(metadata: &ParquetMetaData, is_meant: fn(&ColumnChunkMetaData) -> bool) -> bool {
-    metadata.row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_meant)
-}
-
-/// `metadata` with a change of the chunks that are meant.
+/// `metadata` with a change of the chunks that are meant, if there are any.
 fn changed(
-    metadata: ParquetMetaData,
+    metadata: &ParquetMetaData,
     is_meant: fn(&ColumnChunkMetaData) -> bool,
     change: fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder,
-) -> Result<ParquetMetaData, ParquetError> {
-    let mut builder = metadata.into_builder();
-    let groups = builder.take_row_groups().into_iter().map(|group| {
+) -> Result<Option<ParquetMetaData>, ParquetError> {
+    if !metadata.row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_meant) {
+        return Ok(None);
+    }
+    let groups = metadata.row_groups().iter().map(|group| {
         let chunks = group.columns().iter().cloned().map(|chunk| match is_meant(&chunk) {
             true => change(chunk.into_builder()).build(),
             false => Ok(chunk),
         });
         let chunks = chunks.collect::<Result<Vec<_>, _>>()?;
-        group.into_builder().set_column_metadata(chunks).build()
+        group.clone().into_builder().set_column_metadata(chunks).build()
     });
     let groups = groups.collect::<Result<Vec<_>, ParquetError>>()?;
-    Ok(builder.set_row_groups(groups).build())
+    Ok(Some(metadata.clone().into_builder().set_row_groups(groups).build()))
 }
 
 fn is_misplaced(chunk: &ColumnChunkMetaData) -> bool {

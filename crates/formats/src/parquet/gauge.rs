@@ -5,7 +5,6 @@
 //! (`footer::for_pages`). The invariant: the pages that are decoded together, and the values of nested columns, stay within the budget. The budget is
 //! the limit, or the size stated in the footer if the stored bytes make it plausible.
 
-use super::layout::unsigned;
 use super::thrift::PageFacts;
 use crate::limit::{DecodeLimit, TooLarge};
 use brotlic::BrotliDecoder;
@@ -216,4 +215,9 @@ pub(super) fn value_width(chunk: &ColumnChunkMetaData) -> u64 {
         Type::BYTE_ARRAY => 16,
         Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(chunk.column_descr().type_length()).unwrap_or_default(),
     }
+}
+
+/// A damaged footer may contain negative sizes.
+pub(super) fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! The layout of a file according to its footer: row groups and column chunks.
 
 use super::ParquetFile;
+use super::gauge::unsigned;
 use parquet::file::metadata::ColumnChunkMetaData;
 
 /// Some rows of the file, all columns.
@@ -46,9 +47,4 @@ impl ColumnChunk {
             decoded_bytes: unsigned(chunk.uncompressed_size()),
         }
     }
-}
-
-/// A damaged footer may contain negative sizes.
-pub(super) fn unsigned(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 //! The row decoder verifies checksums, but does not report the column. This walk runs after a failure, and for checks of all pages.
 
 use super::gauge::Gauge;
-use super::layout::unsigned;
+use super::gauge::unsigned;
 use super::object_reader::ObjectReader;
 use super::read::unpanicked;
 use super::{Error, ParquetFile};

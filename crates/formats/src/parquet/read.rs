@@ -1,8 +1,8 @@
 //! Reads a Parquet file in batches of bounded size.
 
 use super::exact::ColumnMisfit;
+use super::gauge::unsigned;
 use super::gauge::{Gauge, value_width};
-use super::layout::unsigned;
 use super::object_reader::{ObjectReader, unsupported_field};
 use super::shape::{Schemas, Shape};
 use super::stored_schema::{corrected_schema, unknown_type};

@@ -3,8 +3,8 @@
 //! Strings and binaries are delivered as views into the decoded pages: values are not copied before they reach their batch, and a column of more than
 //! 2 GiB has no offsets that could overflow (arrow-rs#7973).
 
+use super::gauge::unsigned;
 use super::gauge::{Gauge, value_width};
-use super::layout::unsigned;
 use super::object_reader::ObjectReader;
 use super::read::{footer_error, kept, misfit_of, rows_error};
 use super::{Error, ParquetFile};

@@ -6,7 +6,7 @@
 use super::{Dataset, OpenFile, Origin};
 use crate::spent::Stopwatch;
 use crate::tokenize::{TokenCounts, TokenTotals, add_totals};
-use crate::{Error, Result};
+use crate::{Error, Result, UnderivableRow};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, FieldRef, Schema};
@@ -47,19 +47,6 @@ pub enum Underivable {
     Rows(Vec<UnderivableRow>),
     /// No row is to blame.
     Batch(String),
-}
-
-/// A row that cannot be computed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UnderivableRow {
-    /// Row of the batch.
-    pub row: usize,
-    /// Number of the source column that is at fault.
-    pub source: usize,
-    /// Its name, once the error is one of a data set.
-    pub column: String,
-    pub reason: String,
-    pub hint: Option<String>,
 }
 
 /// A computation with the origins of its sources in one file.

@@ -23,7 +23,7 @@ mod text;
 mod text_shards;
 
 pub use addition::disagreement;
-pub use derived::{Derive, Underivable, UnderivableRow};
+pub use derived::{Derive, Underivable};
 pub use format::{Format, signature_of};
 pub use found::{LeftOut, files_of_one_format};
 pub use mds::{IndexedFile, MdsShards, indexed_files};

@@ -204,7 +204,8 @@ impl OpenFile {
             && widened(array.data_type(), field.data_type()).is_none()
         {
             let wanted = field.data_type().clone();
-            let source = Arc::new(ArrowError::CastError(format!("it is {} there, although its footer counts only nulls", type_name(array.data_type()))));
+            let source =
+                Arc::new(ArrowError::CastError(format!("it is {} there, although its footer counts only nulls", type_name(array.data_type()))));
             return Err(Error::Cast { path: self.path.clone(), column: field.name().clone(), wanted, source });
         }
         exactly(array, field.data_type()).map_err(|misfit| Error::misfit(&self.path, field, misfit, row_of))

@@ -1,6 +1,6 @@
 //! Conversations of rows, and the template that makes texts of them.
 
-use super::Fault;
+use super::fault::Fault;
 use super::json::json;
 use arrow_array::ArrayRef;
 use serde_json::{Map, Value as Json};

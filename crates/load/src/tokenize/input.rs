@@ -1,9 +1,9 @@
 //! The text of a row, and which parts of it are an answer.
 
 use super::chat::{Chat, RowMessages};
+use super::fault::{Fault, InvalidBytes};
 use super::json::is_json;
 use super::texts::{InvalidAt, Texts};
-use super::{Fault, InvalidBytes};
 use arrow_array::{ArrayRef, StringViewArray};
 use arrow_schema::DataType;
 use serde_json::Value as Json;

@@ -4,6 +4,7 @@
 
 mod chat;
 mod counts;
+mod fault;
 mod input;
 mod json;
 mod lists;
@@ -20,9 +21,12 @@ pub(crate) use self::totals::{add as add_totals, totals_of};
 use self::input::{RowText, Rows, SharedText};
 use self::lists::Lists;
 use crate::Result;
-use crate::dataset::{Derive, Underivable, UnderivableRow};
+use crate::UnderivableRow;
+use crate::dataset::{Derive, Underivable};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
+use fault::Fault;
+pub use fault::InvalidBytes;
 use shardmill_engine::Cancel;
 use shardmill_tokens::{SpecialInText, Tokenizer};
 use std::fmt;
@@ -35,14 +39,6 @@ pub enum NullTexts {
     Raise,
     /// A row without tokens.
     Empty,
-}
-
-/// What bytes that are not UTF-8 become.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InvalidBytes {
-    Raise,
-    /// U+FFFD, as Python's `errors="replace"`.
-    Replace,
 }
 
 /// How the text of a row becomes tokens.
@@ -150,28 +146,6 @@ impl Derive for Tokens {
         let tokens = source_bytes / 3;
         let width = self.outputs.iter().map(|field| if is_narrow(field) { 4 } else { 8 }).sum::<u64>();
         tokens * width
-    }
-}
-
-/// Why a row has no tokens, and what to do.
-#[derive(Debug)]
-struct Fault {
-    /// Number of the source column.
-    source: usize,
-    reason: String,
-    hint: Option<String>,
-}
-
-/// Of the first source, or of the row as a whole.
-impl From<(String, Option<String>)> for Fault {
-    fn from((reason, hint): (String, Option<String>)) -> Self {
-        Self { source: 0, reason, hint }
-    }
-}
-
-impl Fault {
-    fn in_source(self, source: usize) -> Self {
-        Self { source: self.source + source, ..self }
     }
 }
 

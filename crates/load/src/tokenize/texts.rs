@@ -1,6 +1,6 @@
 //! The texts of a column.
 
-use super::InvalidBytes;
+use super::fault::InvalidBytes;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
 use arrow_cast::cast;

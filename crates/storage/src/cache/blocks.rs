@@ -3,6 +3,11 @@
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
+/// The files of an object in the cache.
+pub(super) const BYTES: &str = "bytes";
+pub(super) const TABLE: &str = "blocks";
+pub(super) const NAME: &str = "name";
+
 /// Small compared to a request, large compared to its entry.
 pub(super) const BLOCK: u64 = 64 << 10;
 /// Blocks that are locked together.

@@ -1,6 +1,6 @@
 //! Keeps a cache directory below its limit by evicting the least recently used objects.
 
-use super::object::{BYTES, NAME, TABLE};
+use super::blocks::{BYTES, NAME, TABLE};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -1,7 +1,7 @@
 //! The cached bytes of one version of an object.
 
 use super::Cache;
-use super::blocks::{BLOCK, ENTRY, blocks_of, bytes_of, entry, is_there, missing, regions_of};
+use super::blocks::{BLOCK, BYTES, ENTRY, NAME, TABLE, blocks_of, bytes_of, entry, is_there, missing, regions_of};
 use super::descriptors::{Descriptors, Files};
 use crate::Result;
 use crate::fresh;
@@ -15,10 +15,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-pub(super) const BYTES: &str = "bytes";
-pub(super) const TABLE: &str = "blocks";
-pub(super) const NAME: &str = "name";
 
 #[derive(Debug)]
 pub(crate) struct CachedObject {

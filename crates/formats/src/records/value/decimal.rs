@@ -1,6 +1,6 @@
 //! Decimal numbers with a fixed scale.
 
-use super::{Parse, trim};
+use super::parse::{Parse, trim};
 use arrow_array::types::Decimal128Type;
 
 /// Exact: digits beyond the scale must be zero.

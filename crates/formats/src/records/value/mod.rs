@@ -5,32 +5,22 @@
 
 mod decimal;
 mod number;
+mod parse;
 mod time;
 
 use decimal::Decimal;
 use number::Float;
 pub(crate) use number::{EXACT_DIGITS, Integer, is_float, is_rounded};
+pub(crate) use parse::Parse;
 use time::Timestamp;
 pub(crate) use time::{Date, Stamp, TimeOfDay};
 
-use arrow_array::ArrowPrimitiveType;
 use arrow_array::types::{
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
     Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
 use arrow_schema::{DataType, TimeUnit};
-
-/// Parses one type of value.
-pub(crate) trait Parse: Send {
-    type Arrow: ArrowPrimitiveType;
-
-    /// Parses only plain spellings, which are nearly all values; `None` is inconclusive.
-    fn parse_plain(&self, text: &[u8]) -> Option<<Self::Arrow as ArrowPrimitiveType>::Native>;
-
-    /// Parses any spelling.
-    fn parse(&self, text: &[u8]) -> Option<<Self::Arrow as ArrowPrimitiveType>::Native>;
-}
 
 /// A callback that receives the parser of a type.
 pub(crate) trait UseParser {
@@ -75,14 +65,6 @@ pub(crate) fn parse_bool(text: &[u8]) -> Option<bool> {
         b"0" | b"false" | b"False" | b"FALSE" => Some(false),
         _ => None,
     }
-}
-
-/// Blanks around numbers, dates and times of day are ignored.
-fn trim(text: &[u8]) -> &[u8] {
-    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(text.len());
-    let end = text.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
-    text.get(start..end).unwrap_or_default()
 }
 
 #[cfg(test)]

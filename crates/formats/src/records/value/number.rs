@@ -1,6 +1,6 @@
 //! Integers and floats.
 
-use super::{Parse, trim};
+use super::parse::{Parse, trim};
 use arrow_array::ArrowPrimitiveType;
 use arrow_array::types::{Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use std::marker::PhantomData;

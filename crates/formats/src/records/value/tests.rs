@@ -1,4 +1,5 @@
 use super::*;
+use arrow_array::ArrowPrimitiveType;
 use arrow_array::types::{
     Float32Type, Float64Type, Int8Type, Int64Type, Time32MillisecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
     UInt8Type, UInt64Type,

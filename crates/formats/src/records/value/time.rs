@@ -1,6 +1,6 @@
 //! Dates, times of day and timestamps in ISO 8601.
 
-use super::{Parse, trim};
+use super::parse::{Parse, trim};
 use arrow_array::ArrowPrimitiveType;
 use arrow_array::types::Date32Type;
 use arrow_schema::TimeUnit;
