@@ -1,7 +1,7 @@
-//! The size and the depth of the values that a template keeps in variables.
+//! The size and the depth of the values that a template assigns, passes or iterates over.
 
 use super::group::Group;
-use minijinja::value::{DynObject, Tuple, ValueKind, ValueOrKwargs};
+use minijinja::value::{DynObject, Enumerator, ObjectRepr, Tuple};
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// Levels of a value. JSON has at most 128.
@@ -22,14 +22,8 @@ pub(super) fn check_length(bytes: usize) -> Result<(), Error> {
     if bytes > BYTES { Err(invalid("a text has more than 64 MiB")) } else { Ok(()) }
 }
 
-/// The test whether a value may be out of bounds.
-#[expect(clippy::needless_pass_by_value, reason = "the signature of a test")]
-pub(super) fn is_unchecked(value: Value) -> bool {
-    value.as_object().is_some() || value.as_str().is_some_and(|text| text.len() > BYTES)
-}
-
-/// The filter on the values of variables.
-pub(super) fn variable(state: &State, value: Value) -> Result<Value, Error> {
+/// The filter on values that are assigned or passed.
+pub(super) fn value(state: &State, value: Value) -> Result<Value, Error> {
     bounded(state, value, false)
 }
 
@@ -38,18 +32,11 @@ pub(super) fn attribute(state: &State, value: Value) -> Result<Value, Error> {
     bounded(state, value, true)
 }
 
-/// The function `namespace`. Its values are checked like those of variables, since a namespace cannot be replaced when it becomes the value of one.
-pub(super) fn namespace(state: &State, values: Option<ValueOrKwargs>) -> Result<Value, Error> {
-    let values = values.map(|values| bounded(state, values.into_value(), false)).transpose()?;
-    minijinja::functions::namespace(values.map(ValueOrKwargs::from))
-}
-
-fn bounded(state: &State, value: Value, of_namespace: bool) -> Result<Value, Error> {
-    let mut walk = Walk { nodes: 0, bytes: 0, has_lazy: false, of_namespace };
-    let outcome = walk.add(&value, 0);
+fn bounded(state: &State, value: Value, is_attribute: bool) -> Result<Value, Error> {
+    let mut walk = Walk { nodes: 0, bytes: 0, is_attribute };
+    let evaluated = walk.evaluated(&value, 0);
     state.consume_fuel((walk.nodes / NODES_OF_A_STEP) as u64)?;
-    outcome?;
-    if walk.has_lazy { evaluated(&value) } else { Ok(value) }
+    Ok(evaluated?.unwrap_or(value))
 }
 
 /// What an object is.
@@ -68,93 +55,86 @@ pub(super) enum Class {
     Loop,
     /// A function or a macro, which holds no values.
     Function,
-    Unknown,
 }
 
-pub(super) fn class(object: &DynObject, kind: ValueKind) -> Class {
-    // The types of the engine are private. They differ by their names. One with another name is taken for what holds values and is computed.
-    let name = object.type_name();
-    match kind {
-        ValueKind::Seq if object.downcast_ref::<Vec<Value>>().is_some() => Class::List,
-        ValueKind::Seq if object.downcast_ref::<Tuple>().is_some() => Class::Tuple,
-        ValueKind::Seq if object.downcast_ref::<Group>().is_some() || name.ends_with("::GroupTuple") => Class::Group,
-        ValueKind::Seq | ValueKind::Iterable => Class::LazyList,
-        ValueKind::Map if name.ends_with("::Namespace") => Class::Namespace,
-        ValueKind::Map if name.ends_with("::Loop") => Class::Loop,
-        ValueKind::Map if name.ends_with("::Macro") => Class::Function,
-        ValueKind::Map if name.contains("IndexMap") || name.ends_with("::KwargsValues") => Class::Dict,
-        ValueKind::Map => Class::LazyDict,
-        _ if name.ends_with("::BoxedFunction") => Class::Function,
-        _ => Class::Unknown,
+/// The types of the engine are private. They differ in how they enumerate what they have.
+pub(super) fn class(object: &DynObject) -> Class {
+    match object.repr() {
+        ObjectRepr::Seq | ObjectRepr::Iterable => {
+            if object.downcast_ref::<Vec<Value>>().is_some() {
+                Class::List
+            } else if object.downcast_ref::<Tuple>().is_some() {
+                Class::Tuple
+            } else if object.get_value_by_str("grouper").is_some() {
+                Class::Group
+            } else {
+                Class::LazyList
+            }
+        }
+        ObjectRepr::Map => match object.enumerate() {
+            Enumerator::Str(names) if names.contains(&"index0") => Class::Loop,
+            Enumerator::Str(_) => Class::Function,
+            Enumerator::Values(_) => Class::Namespace,
+            Enumerator::RevKeyValueIter(_) => Class::Dict,
+            _ => Class::LazyDict,
+        },
+        _ => Class::Function,
     }
 }
 
 struct Walk {
     nodes: usize,
     bytes: usize,
-    has_lazy: bool,
-    of_namespace: bool,
+    is_attribute: bool,
 }
 
 impl Walk {
-    fn add(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+    /// The value with lists in place of computed ones, which would otherwise hold one another without
+    /// a limit. `None` if it has no computed ones.
+    fn evaluated(&mut self, value: &Value, depth: usize) -> Result<Option<Value>, Error> {
         self.nodes += 1;
         if self.nodes > NODES {
             return Err(invalid(format!("a variable has more than {NODES} values")));
         }
         if let Some(text) = value.as_str() {
             self.bytes = self.bytes.saturating_add(text.len());
-            return if self.bytes > BYTES { Err(invalid("a variable has more than 64 MiB of text")) } else { Ok(()) };
+            return if self.bytes > BYTES { Err(invalid("a variable has more than 64 MiB of text")) } else { Ok(None) };
         }
-        let Some(object) = value.as_object() else { return Ok(()) };
+        let Some(object) = value.as_object() else { return Ok(None) };
         if depth >= DEPTH {
             return Err(invalid(format!("a variable is nested more than {DEPTH} levels deep")));
         }
-        match class(object, value.kind()) {
+        let (class, is_attribute) = (class(object), self.is_attribute);
+        let mut is_changed = matches!(class, Class::LazyList | Class::LazyDict);
+        let mut evaluated = |item: Value| {
+            let new = self.evaluated(&item, depth + 1)?;
+            is_changed |= new.is_some();
+            Ok::<_, Error>(new.unwrap_or(item))
+        };
+        match class {
             // Both can be changed or continued later, so that they could come to contain themselves.
-            Class::Namespace | Class::Loop if self.of_namespace => {
-                Err(invalid("a namespace cannot hold a namespace or a loop; use another variable"))
+            Class::Namespace | Class::Loop if is_attribute => Err(invalid("a namespace cannot hold a namespace or a loop; use another variable")),
+            Class::Loop | Class::Function => Ok(None),
+            Class::List | Class::LazyList | Class::Tuple | Class::Group => {
+                let items = value.try_iter()?.checked().map(|item| evaluated(item?));
+                let items = items.collect::<Result<Vec<Value>, Error>>()?;
+                Ok(is_changed.then(|| match (class, items.as_slice()) {
+                    (Class::Tuple, _) => Value::from(Tuple::from(items)),
+                    (Class::Group, [grouper, list]) => Value::from_object(Group { grouper: grouper.clone(), list: list.clone() }),
+                    _ => Value::from(items),
+                }))
             }
-            kind @ (Class::List | Class::Tuple | Class::Group | Class::LazyList) => {
-                self.has_lazy |= kind == Class::LazyList;
-                value.try_iter()?.checked().try_for_each(|item| self.add(&item?, depth + 1))
-            }
-            kind @ (Class::Dict | Class::LazyDict | Class::Namespace) => {
-                self.has_lazy |= kind == Class::LazyDict;
-                for key in value.try_iter()?.checked() {
+            Class::Dict | Class::LazyDict | Class::Namespace => {
+                let entries = value.try_iter()?.checked().map(|key| {
                     let key = key?;
-                    self.add(&value.get_item(&key)?, depth + 1)?;
-                    self.add(&key, depth + 1)?;
-                }
-                Ok(())
+                    let item = evaluated(value.get_item(&key)?)?;
+                    Ok((evaluated(key)?, item))
+                });
+                let entries = entries.collect::<Result<Vec<(Value, Value)>, Error>>()?;
+                // What a namespace holds has been checked.
+                Ok((is_changed && class != Class::Namespace).then(|| Value::from_pairs(entries)))
             }
-            Class::Loop | Class::Function => Ok(()),
-            Class::Unknown => Err(invalid(format!("a variable cannot hold a {}", object.type_name()))),
         }
-    }
-}
-
-/// With lists in place of computed ones, which would otherwise hold one another without a limit.
-fn evaluated(value: &Value) -> Result<Value, Error> {
-    let Some(object) = value.as_object() else { return Ok(value.clone()) };
-    let items = || value.try_iter()?.checked().map(|item| evaluated(&item?)).collect::<Result<Vec<Value>, Error>>();
-    match class(object, value.kind()) {
-        Class::List | Class::LazyList => Ok(Value::from(items()?)),
-        Class::Tuple => Ok(Value::from(Tuple::from(items()?))),
-        Class::Group => {
-            let mut items = items()?.into_iter();
-            let mut next = || items.next().unwrap_or_default();
-            Ok(Value::from_object(Group { grouper: next(), list: next() }))
-        }
-        Class::Dict | Class::LazyDict => {
-            let entries = value.try_iter()?.checked().map(|key| {
-                let key = key?;
-                let item = evaluated(&value.get_item(&key)?)?;
-                Ok((key, item))
-            });
-            Ok(Value::from_pairs(entries.collect::<Result<Vec<(Value, Value)>, Error>>()?))
-        }
-        Class::Namespace | Class::Loop | Class::Function | Class::Unknown => Ok(value.clone()),
     }
 }
 
@@ -162,25 +142,14 @@ fn evaluated(value: &Value) -> Result<Value, Error> {
 mod tests {
     use super::super::environment::environment;
     use super::*;
-    use minijinja::value::{Object, ObjectRepr};
-    use std::sync::Arc;
-
-    #[derive(Debug)]
-    struct Held;
-
-    impl Object for Held {
-        fn repr(self: &Arc<Self>) -> ObjectRepr {
-            ObjectRepr::Plain
-        }
-    }
 
     fn class_of(value: &Value) -> String {
-        format!("{:?}", class(value.as_object().unwrap(), value.kind()))
+        format!("{:?}", class(value.as_object().unwrap()))
     }
 
     #[test]
     fn types_of_the_engine_have_their_classes() {
-        const SET: &str = "{% set g = [{'a': 1}] | groupby('a') | first | shardmill_variable %}";
+        const SET: &str = "{% set g = [{'a': 1}] | groupby('a') | first | shardmill_value %}";
         let mut environment = environment(None);
         environment.add_function("class_of", |value: Value| class_of(&value));
         for (expression, expected) in [
@@ -215,15 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_type_is_walked_or_refused() {
+    fn computed_dict_is_evaluated_or_refused() {
         let environment = environment(None);
         let state = environment.empty_state();
         let too_long = Value::from("b".repeat(BYTES));
         let dict = |held: Value| Value::make_object_map((), |()| Box::new(std::iter::once(Value::from("a"))), move |(), _| Some(held.clone()));
-        assert!(variable(&state, dict(too_long)).is_err());
-        let evaluated = variable(&state, dict(Value::from(1))).unwrap();
+        assert!(value(&state, dict(too_long)).is_err());
+        let evaluated = value(&state, dict(Value::from(1))).unwrap();
         assert_eq!((class_of(&evaluated), evaluated.to_string()), ("Dict".to_owned(), "{'a': 1}".to_owned()));
-        let refused = variable(&state, Value::from_object(Held)).unwrap_err().to_string();
-        assert!(refused.contains("a variable cannot hold a ") && refused.contains("Held"), "{refused}");
     }
 }

@@ -81,16 +81,14 @@ pub(super) fn environment(now: Option<Date>) -> Environment<'static> {
     environment.set_formatter(python_text::write);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function(BRACKET, bracket);
-    environment.add_function("namespace", bounds::namespace);
     environment.add_filter("tojson", tojson);
     environment.add_filter("trim", python_text::trim);
     environment.add_filter("string", python_text::string);
-    environment.add_filter(limits::VARIABLE, bounds::variable);
+    environment.add_filter(limits::VALUE, bounds::value);
     environment.add_filter(limits::ATTRIBUTE, bounds::attribute);
     environment.add_filter(limits::ITERABLE, iterable);
     // It prints the values of the engine.
     environment.remove_filter("pprint");
-    environment.add_test(limits::UNCHECKED, bounds::is_unchecked);
     filters::add(&mut environment);
     environment.add_test("iterable", is_iterable);
     environment.add_test("sequence", python_text::is_sequence);
@@ -100,6 +98,15 @@ pub(super) fn environment(now: Option<Date>) -> Environment<'static> {
         });
     }
     environment
+}
+
+/// Makes the use of `varargs` and `kwargs` an error where nothing has that name: Jinja passes the other arguments of a macro under these names,
+/// and the engine leaves both undefined, so they would render as nothing.
+pub(super) fn refuse_undeclared_arguments(environment: &mut Environment<'static>) {
+    for name in ["varargs", "kwargs"] {
+        let reason = format!("{name} of a macro is not supported; declare each argument");
+        environment.add_global(name, Value::from(bounds::invalid(reason)));
+    }
 }
 
 /// As `iter` of Python: an undefined value is empty, and none is not iterable.

@@ -181,8 +181,8 @@ fn escape(value: Value) -> Result<Value, Error> {
 /// An attribute, and never an item: dicts have none.
 #[expect(clippy::needless_pass_by_value, reason = "the signature of a filter")]
 fn attr(value: Value, name: String) -> Result<Value, Error> {
-    match value.as_object().map(|object| class(object, value.kind())) {
-        Some(Class::Group | Class::Namespace | Class::Loop | Class::Function | Class::Unknown) => value.get_attr(&name),
+    match value.as_object().map(class) {
+        Some(Class::Group | Class::Namespace | Class::Loop | Class::Function) => value.get_attr(&name),
         _ => Ok(Value::UNDEFINED),
     }
 }

@@ -76,8 +76,9 @@ fn value_that_doubles_is_refused() {
     assert_refused(doubled(60, "[1]", "{% set ns.x = [ns.x, ns.x] %}"), "more than 1000000 values");
     assert_refused(doubled(60, "[1]", "{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{{ ns.x == ns.y }}"), "more than 1000000 values");
     assert_refused(doubled(60, "[1]", "{% set ns.x = ns.x + ns.x %}"), "more than 1000000 values");
-    assert_refused(doubled(60, "'ab'", "{% set ns.x = ns.x ~ ns.x %}"), "more than 64 MiB of text");
-    assert_refused(doubled(60, "'ab'", "{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}"), "more than 64 MiB of text");
+    assert_refused(doubled(60, "'ab'", "{% set ns.x = ns.x ~ ns.x %}"), "ran out of fuel");
+    assert_refused(doubled(60, "'ab'", "{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}"), "ran out of fuel");
+    assert_refused(doubled(60, "'a' * 9000000", "{% set ns.x = ns.x ~ ns.x %}"), "more than 64 MiB of text");
     assert_refused("{{ (['a' * 1000000] * 1000) | tojson | length }}".to_owned(), "more than 64 MiB");
     assert_refused("{{ (['a' * 1000000] * 1000) | join | length }}".to_owned(), "more than 64 MiB");
     assert_refused("{{ ''.join(['a' * 1000000] * 1000) | length }}".to_owned(), "more than 64 MiB");
@@ -108,6 +109,13 @@ fn long_chain_in_one_expression_is_refused_when_the_template_is_compiled() {
         format!("{{{{ {}x }}}}", "not ".repeat(100_000)),
         format!("{{{{ {}1 }}}}", "-".repeat(100_000)),
         format!("{{{{ {}1 }}}}", "1 if x else ".repeat(80_000)),
+        format!("{{{{ x{} }}}}", "[0]".repeat(100_000)),
+        format!(
+            "{{{{ {}x{} }}}}",
+            "(".repeat(30),
+            " | list | list | list | list | list | list | list | list | list | list | list | list | list | list)".repeat(30)
+        ),
+        format!("{{{{ {}", format!("({}", "not ".repeat(99)).repeat(60)),
     ] {
         assert_refused(text, "operators in a row");
     }
@@ -144,7 +152,9 @@ fn many_declared_arguments_of_a_macro_are_found_many_times() {
 #[test]
 fn undeclared_arguments_of_a_macro_are_refused() {
     for name in ["varargs", "kwargs"] {
-        assert_refused(format!("\n{{% macro f() %}}{{{{ {name} }}}}{{% endmacro %}}{{{{ f(1) }}}}"), "declare each argument");
+        let called = |call: &str| format!("\n{{% macro f() %}}{{{{ {name} }}}}{{% endmacro %}}{{{{ {call} }}}}");
+        assert_refused(called("f()"), "declare each argument");
+        assert_refused(called("f(1)"), "too many arguments");
     }
     for text in [
         "{% macro f(kwargs) %}{{ kwargs }}{% endmacro %}{{ f(1) }}",
@@ -168,6 +178,14 @@ fn checks_of_variables_do_not_change_the_text() {
         ("{% set a %}b{% endset %}{{ a }}{% set a | upper %}c{% endset %}{{ a }}", "bC"),
         ("{% set a = nothing | default(none) %}{{ a is none }}{% set b = {}.x + '' if false %}{{ b is defined }}", "TrueFalse"),
         ("{% for i in [1, 2] %}{% set outer = loop %}{% for j in [1] %}{{ outer.index }}{% endfor %}{% endfor %}", "12"),
+        (
+            "{% macro f(a, b=[2], c=3) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(*[[1], 2]) }}{{ f(**{'a': [4]}) }}{{ f([5], c=[6] + [7]) }}",
+            "[1]23[4][2]3[5][2][6, 7]",
+        ),
+        ("{% for x in[1, 2]if x>1 %}{{ x }}{% endfor %}{% for x in [1, 2] if x in [2] %}{{ x }}{% endfor %}", "22"),
+        ("{% for x in [[1], [2]] recursive %}{% if x is iterable %}({{ loop(x) }}){% else %}{{ x }}{% endif %}{% endfor %}", "(1)(2)"),
+        ("{% set ns = namespace(x=[1]) %}{% set ns.x, a = ns.x + [2], 3 %}{{ ns.x }}{{ a }}{% set ns.x %}b{% endset %}{{ ns.x }}", "[1, 2]3b"),
+        ("{% for g in [{'a': 1}] | groupby('a') %}{{ g.grouper }}{{ g.list }}{{ g }}{% endfor %}", "1[{'a': 1}](1, [{'a': 1}])"),
     ];
     for (text, expected) in cases {
         assert_eq!(outcome(text.to_owned()).unwrap(), expected, "{text}");

@@ -24,7 +24,7 @@ mod hostile_tests;
 mod tests;
 
 use crate::error::{Error, Result};
-use environment::{Brackets, environment};
+use environment::{Brackets, environment, refuse_undeclared_arguments};
 use messages::Message;
 use minijinja::{Environment, Value};
 use serde_json::{Map, Value as Json};
@@ -90,6 +90,9 @@ impl ChatTemplate {
             }
         }
         let mut environment = environment(now);
+        if template.contains("endmacro") {
+            refuse_undeclared_arguments(&mut environment);
+        }
         environment.add_template_owned(NAME, limits::guarded(&rewritten.template)?).map_err(|error| template_error(&error))?;
         let reads_output = rewritten.reads_output || roles.values().any(|token| Brackets::may_be_in(token));
         Ok(Self { environment, roles: roles.clone(), has_generation: rewritten.has_generation, reads_output })

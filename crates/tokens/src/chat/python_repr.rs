@@ -34,7 +34,7 @@ fn write_repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::Number => out.push_str(&number(value)),
-        kind => match value.as_object().map(|object| class(object, kind)) {
+        _ => match value.as_object().map(class) {
             Some(Class::Tuple | Class::Group) => {
                 out.push('(');
                 let count = write_items(out, value, depth)?;
@@ -51,7 +51,7 @@ fn write_repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error
                 write_dict(out, value, depth)?;
                 out.push('>');
             }
-            Some(Class::Loop | Class::Function | Class::Unknown) | None => out.push_str(&value.to_string()),
+            Some(Class::Loop | Class::Function) | None => out.push_str(&value.to_string()),
         },
     }
     Ok(())
