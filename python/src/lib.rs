@@ -3,13 +3,13 @@
 mod arrayrecord;
 mod arrow_data;
 mod calls;
+mod check;
 mod columns;
 mod curate;
 mod delivery;
 mod error;
 mod formats;
 mod images;
-mod inspect;
 mod interrupt;
 mod journal;
 mod load;
@@ -23,7 +23,6 @@ mod resume;
 mod storage;
 mod tokens;
 mod user_stages;
-mod verify;
 mod write;
 
 use mimalloc::MiMalloc;
@@ -42,11 +41,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("is_optimized", !cfg!(debug_assertions))?;
     arrayrecord::init(module)?;
     calls::init(module)?;
+    check::init(module)?;
     columns::init(module)?;
     curate::init(module)?;
     formats::init(module)?;
     images::init(module)?;
-    inspect::init(module)?;
     journal::init(module)?;
     load::init(module)?;
     packing::init(module)?;
@@ -55,7 +54,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     resume::init(module)?;
     storage::init(module)?;
     tokens::init(module)?;
-    verify::init(module)?;
     write::init(module)?;
     Ok(())
 }

@@ -20,8 +20,8 @@ const MEMBER_BYTES: u64 = 128;
 pub struct Archive {
     pub object: Arc<dyn RangeRead>,
     pub path: String,
-    /// Offsets then refer to the decompressed copy, and must not be stored.
-    pub is_compressed: bool,
+    /// If there is one, offsets refer to the decompressed copy, and must not be stored.
+    pub compression: Compression,
     /// Files. A member that is a link has the place of the file that it points to.
     pub members: Vec<Member>,
     by_name: HashMap<String, Named>,
@@ -64,19 +64,11 @@ pub enum Found<'a> {
 }
 
 impl Archive {
-    /// As [`Archive::open_with`], with all members of concatenated archives.
-    ///
-    /// # Errors
-    /// See [`Archive::open_with`].
-    pub fn open(path: &str) -> Result<Self> {
-        Self::open_with(path, true, DecodeLimit::default())
-    }
-
     /// As [`Archive::open_with`], for callers that report faults of a file: the inner error is damage.
     ///
     /// # Errors
     /// When the temporary copy of a compressed archive cannot be written.
-    pub(crate) fn examined(path: &str, ignores_zeros: bool) -> Result<Result<Self>> {
+    pub fn examined(path: &str, ignores_zeros: bool) -> Result<Result<Self>> {
         match Self::open_with(path, ignores_zeros, DecodeLimit::default()) {
             Err(error @ Error::Stage { .. }) => Err(error),
             opened => Ok(opened),
@@ -91,10 +83,10 @@ impl Archive {
         Self::over_with(store_of(path)?.open(path)?, ignores_zeros, limit)
     }
 
-    /// As [`Archive::open`], for a file that is already open.
+    /// As [`Archive::open_with`], for a file that is already open, with all members of concatenated archives.
     ///
     /// # Errors
-    /// As [`Archive::open`].
+    /// As [`Archive::open_with`].
     pub fn over(object: Arc<dyn RangeRead>) -> Result<Self> {
         Self::over_with(object, true, DecodeLimit::default())
     }
@@ -109,9 +101,8 @@ impl Archive {
             Compression::None => (file, None),
             _ => inflated(&file, compression)?,
         };
-        let is_compressed = !matches!(compression, Compression::None);
         let (members, by_name) = (Vec::new(), HashMap::new());
-        let mut archive = Self { object, path, is_compressed, members, by_name, damage: None, unreadable: Vec::new(), lost: BTreeMap::new() };
+        let mut archive = Self { object, path, compression, members, by_name, damage: None, unreadable: Vec::new(), lost: BTreeMap::new() };
         // A truncated stream still yields complete members. A corrupt one is only detected at the end, so none of its members can be trusted.
         if matches!(inflate_error, None | Some(TarError::TruncatedStream { .. })) {
             archive.walk(ignores_zeros, limit)?;

@@ -134,7 +134,8 @@ impl Error {
 }
 
 /// A number with its noun: `1 row`, `2 rows`.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
+#[must_use]
+pub fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 

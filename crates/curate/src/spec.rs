@@ -1,7 +1,7 @@
 //! A pipeline as data, as sent by Python and to the machines of a cluster.
 
 use crate::Result;
-use crate::file_format::{InputFiles, input_files};
+use crate::input_files::{InputFiles, input_files};
 use crate::sink::SinkOptions;
 use crate::source::parquet::ParquetOptions;
 use crate::source::webdataset_options::WebDatasetOptions;

@@ -1,6 +1,6 @@
 //! The pages of a TIFF member, copied without decoding.
 
-use crate::image_header::{ImageBytes, page_copy, tiff_index};
+use crate::image_bytes::{ImageBytes, page_copy, tiff_index};
 use crate::payload::{HeaderError, Located};
 use shardmill_images::{ImageFormat, PageCopy, TiffIndex, TiffPage};
 use shardmill_storage::{RangeRead, Result};

@@ -2,11 +2,11 @@
 
 from shardmill._native import (
     arrayrecord,
+    check,
     columns,
     curate,
     formats,
     images,
-    inspect,
     journal,
     load,
     packing,
@@ -15,18 +15,17 @@ from shardmill._native import (
     resume,
     storage,
     tokens,
-    verify,
     write,
 )
 
 __all__ = [
     "__version__",
     "arrayrecord",
+    "check",
     "columns",
     "curate",
     "formats",
     "images",
-    "inspect",
     "is_optimized",
     "journal",
     "load",
@@ -36,7 +35,6 @@ __all__ = [
     "resume",
     "storage",
     "tokens",
-    "verify",
     "write",
 ]
 

@@ -223,7 +223,7 @@ def _write_report(report: Report, path: str) -> None:
 def _source_format(src: tuple[str, ...], chosen: str) -> str:
     if chosen != "auto":
         return chosen
-    from shardmill._native.verify import data_formats
+    from shardmill._native.check import data_formats
 
     found = set(data_formats(list(src)))
     formats = found & {"parquet", "webdataset"}

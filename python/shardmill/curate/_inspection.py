@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from posixpath import commonpath, dirname
 from typing import Any
 
-from shardmill._native import inspect as native
-from shardmill._native.verify import checkable_files
+from shardmill._native.check import inspect_files
 from shardmill._option_values import whole
-from shardmill._progress import Progress
 from shardmill._terminal import aligned, counted, escape, size_text
-from shardmill._threads import thread_count
 from shardmill.curate._inspection_arrayrecord import arrayrecord_lines
 from shardmill.curate._report import summed
-from shardmill.data._left_out import warn_of_left_out
-from shardmill.storage._paths import Paths, is_remote, path_list
+from shardmill.curate._walk import walk
+from shardmill.storage._paths import Paths, is_remote
 
 _MODALITIES = ("metadata", "text", "image", "other")
 
@@ -151,27 +147,23 @@ def inspect(
         >>> inspect("shards/00000.tar").rows  # doctest: +SKIP
         {'metadata': 80, 'text': 353, 'image': 386, 'other': 0}
     """
-    options = {
-        "first": whole("first", first, 0),
-        "ignore_zeros": ignore_zeros,
-        "keys": {
+    files = walk(
+        paths,
+        inspect_files,
+        FileInspection,
+        left_out_as="inspected",
+        threads=threads,
+        progress=progress,
+        first=whole("first", first, 0),
+        ignore_zeros=ignore_zeros,
+        keys={
             "texts_field": texts_field,
             "images_field": images_field,
             "sample_id_field": sample_id_field,
             "image_member_field": image_member_field,
         },
-    }
-    files, left_out = checkable_files(path_list(paths))
-    warn_of_left_out(left_out, outcome="of an unknown format and not inspected")
-    found: list[FileInspection] = []
-    with Progress(total=len(files), is_shown=progress, noun="files") as bar:
-
-        def on_inspection(text: str) -> None:
-            found.append(FileInspection(**json.loads(text)))
-            bar.count(samples=found[-1].samples, size=found[-1].bytes)
-
-        native.inspect_files(files, json.dumps(options), thread_count(threads), on_inspection)
-    return Inspection(found)
+    )
+    return Inspection(files)
 
 
 def _page(file: FileInspection) -> list[str]:

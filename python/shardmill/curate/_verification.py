@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from shardmill._choices import check_choice
-from shardmill._native import verify as native
+from shardmill._native.check import verify_files
 from shardmill._option_values import whole
-from shardmill._progress import Progress
 from shardmill._terminal import aligned
-from shardmill._threads import thread_count
-from shardmill.data._left_out import warn_of_left_out
-from shardmill.storage._paths import Paths, path_list
+from shardmill.curate._walk import walk
+from shardmill.storage._paths import Paths
 
 Layout = Literal["auto", "source", "written"]
 
@@ -136,31 +133,28 @@ def verify(
         []
     """
     check_choice("layout", layout, Layout)
-    options = {
-        "layout": layout,
-        "is_renumbered": is_renumbered,
-        "keys": {
+    return walk(
+        paths,
+        verify_files,
+        _file_check,
+        left_out_as="verified",
+        threads=threads,
+        progress=progress,
+        layout=layout,
+        is_renumbered=is_renumbered,
+        max_problems=whole("max_problems", max_problems, 0),
+        ignore_zeros=ignore_zeros,
+        keys={
             "texts_field": texts_field,
             "images_field": images_field,
             "sample_id_field": sample_id_field,
             "image_member_field": image_member_field,
         },
-        "max_problems": whole("max_problems", max_problems, 0),
-        "ignore_zeros": ignore_zeros,
-    }
-    files, left_out = native.checkable_files(path_list(paths))
-    warn_of_left_out(left_out, outcome="of an unknown format and not verified")
-    checks: list[FileCheck] = []
-    with Progress(total=len(files), is_shown=progress, noun="files") as bar:
+    )
 
-        def on_check(text: str) -> None:
-            check = json.loads(text)
-            check["problems"] = [Problem(**problem) for problem in check["problems"]]
-            checks.append(FileCheck(**check))
-            bar.count(samples=checks[-1].samples, size=checks[-1].bytes)
 
-        native.verify_files(files, json.dumps(options), thread_count(threads), on_check)
-    return checks
+def _file_check(problems: list[dict[str, Any]], **fields: Any) -> FileCheck:
+    return FileCheck(problems=[Problem(**problem) for problem in problems], **fields)
 
 
 def problem_table(checks: Sequence[FileCheck]) -> str:

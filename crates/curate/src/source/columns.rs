@@ -79,7 +79,7 @@ pub(crate) type Values = Vec<(usize, Value)>;
 
 /// The columns of one task.
 #[derive(Debug, Default)]
-pub(crate) struct Columns {
+pub struct Columns {
     names: Vec<String>,
     kinds: Vec<Kind>,
     by_name: HashMap<String, usize>,
@@ -87,7 +87,7 @@ pub(crate) struct Columns {
 
 impl Columns {
     /// The index of the column, which is added if it is new.
-    pub(crate) fn number(&mut self, name: &str) -> usize {
+    pub fn number(&mut self, name: &str) -> usize {
         if let Some(number) = self.by_name.get(name) {
             return *number;
         }
@@ -98,14 +98,14 @@ impl Columns {
     }
 
     /// Widens the column's type so that it holds `value`.
-    pub(crate) fn observe(&mut self, column: usize, value: &Value) {
+    pub fn observe(&mut self, column: usize, value: &Value) {
         if let Some(kind) = self.kinds.get_mut(column) {
             *kind = kind.join(Kind::of(value));
         }
     }
 
     #[must_use]
-    pub(crate) fn fields(&self) -> Vec<FieldRef> {
+    pub fn fields(&self) -> Vec<FieldRef> {
         self.names.iter().zip(&self.kinds).map(|(name, kind)| Arc::new(kind.field(name))).collect()
     }
 

@@ -81,7 +81,8 @@ impl SampleKeys {
     }
 
     /// Where the image tokens of a sample are looked up.
-    pub(crate) fn scope<'a>(&'a self, archive: &'a Archive, member: &'a Member, sample_id: &'a str, image_member: Option<&'a str>) -> TokenScope<'a> {
+    #[must_use]
+    pub fn scope<'a>(&'a self, archive: &'a Archive, member: &'a Member, sample_id: &'a str, image_member: Option<&'a str>) -> TokenScope<'a> {
         TokenScope { archive, json_name: &member.name, sample_id, image_member, extensions: &self.image_extensions }
     }
 }

@@ -1,6 +1,6 @@
 //! Sources of rows: WebDataset shards or interleaved Parquet.
 
-pub(crate) mod columns;
+pub mod columns;
 pub mod keys;
 pub mod named_keys;
 pub mod parquet;

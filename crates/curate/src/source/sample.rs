@@ -17,7 +17,7 @@ use crate::source_ref::SourceRef;
 use crate::tiff_pages::TiffPages;
 use serde_json::{Map, Value};
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::tar::Member;
+use shardmill_formats::tar::{Compression, Member};
 use shardmill_storage::Error as StorageError;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -265,7 +265,7 @@ impl<'a> SampleImages<'a> {
 }
 
 fn image_ref(archive: &Archive, member: &Member, frame: Option<u64>) -> String {
-    let range = (!archive.is_compressed).then_some((member.offset, member.size));
+    let range = (archive.compression == Compression::None).then_some((member.offset, member.size));
     SourceRef {
         path: Some(archive.path.clone()),
         member: Some(member.name.clone()),

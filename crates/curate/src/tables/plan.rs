@@ -6,7 +6,7 @@
 use super::TableOptions;
 use super::columns::{filtered, read_roots};
 use crate::Result;
-use crate::file_format::InputFiles;
+use crate::input_files::InputFiles;
 use crate::stage::Stage;
 use arrow_schema::{Schema, SchemaRef};
 use shardmill_engine::Cancel;

@@ -1,7 +1,8 @@
 //! The order of rows within documents, judged row by row.
 //!
-//! Rows are pushed in file order; the first violated rule of each document is reported. A document is a run of rows with equal ids in which a
-//! metadata row after the first row starts a new one; so two documents may share an id, and a metadata row directly after another one indicates two
+//! Rows are pushed in file order; the first violated rule of each document is reported. A document
+//! is a run of rows with equal ids in which a metadata row after the first row starts a new one; so
+//! two documents may share an id, and a metadata row directly after another one indicates two
 //! merged documents.
 
 /// Judges the rows of one file.

@@ -1,16 +1,19 @@
-//! Detects the format of a file: a data format, an index of MDS shards, or an image.
+//! Finds files of any format, and detects the format of a file: a data format, an index of shards,
+//! or an image.
 //!
-//! Used by verify and inspect, which accept any file. The invariant: a name that states a format is trusted, so that a damaged file is judged as what
+//! The invariant: a name that states a format is trusted, so that a damaged file is judged as what
 //! it was meant to be.
 
-use crate::source::tokens::{self, content_type};
 use serde::Serialize;
+use shardmill_curate::input_files::{InputFiles, format_of_content};
+use shardmill_curate::payload::append_range;
+use shardmill_curate::source::tokens::{self, content_type};
 use shardmill_formats::mds::INDEX_NAME;
 use shardmill_formats::signature::Signature;
 use shardmill_formats::tar::Compression;
 use shardmill_load::{Format, indexed_files, signature_of, text_files};
-use shardmill_plan::{DataFile, Error as PlanError, accompanies, listing, visible_files};
-use shardmill_storage::{RangeRead, RealNames, is_remote, is_unreadable, resolved_path, store_of};
+use shardmill_plan::{DataFile, Error, listing};
+use shardmill_storage::RangeRead;
 use std::collections::HashSet;
 
 const WANTED: &str = "Parquet / ORC / CSV / JSONL / ArrayRecord / MDS / tar";
@@ -74,56 +77,17 @@ impl From<Format> for FileFormat {
 
 fn is_image_file(object: &dyn RangeRead) -> bool {
     let mut head = Vec::new();
-    let is_read = crate::payload::append_range(object, &(0..object.size().min(HEAD_LEN)), &mut head).is_ok();
+    let is_read = append_range(object, &(0..object.size().min(HEAD_LEN)), &mut head).is_ok();
     is_read && shardmill_images::sniff(&head).is_some() || content_type(object.path()).starts_with("image/")
 }
 
-/// The input of a job, and files that are skipped because of their format.
-#[derive(Debug, Default)]
-pub struct InputFiles {
-    /// Sorted, without duplicates.
-    pub files: Vec<String>,
-    pub left_out: Vec<String>,
-}
-
-/// The files of a format at or below `paths`, by name, or by their first bytes if the name is inconclusive. An explicitly named file is included
-/// unless its name states another format. Images, texts and other files with the extensions of members may accompany the data.
-///
-/// # Errors
-/// For a missing path, and when no file has the format.
-pub fn input_files(paths: &[String], format: Format) -> crate::Result<InputFiles> {
-    let mut input = InputFiles::default();
-    for path in paths {
-        let named = resolved_path(path).map_err(PlanError::from)?;
-        for file in visible_files(&named)? {
-            match Format::of(&file) {
-                _ if file != *named && (accompanies(&file) || is_remote(&file) && is_unreadable(&file)) => input.left_out.push(file),
-                Some(own) if own == format => input.files.push(file),
-                None if file == *named => input.files.push(file),
-                None if content_type(&file) != tokens::UNKNOWN => {}
-                None if format_of_content(&file) == Some(format) => input.files.push(file),
-                _ => input.left_out.push(file),
-            }
-        }
-    }
-    for files in [&mut input.files, &mut input.left_out] {
-        files.sort_unstable();
-        // Directories, globs and links may lead to the same file.
-        let (mut names, mut seen) = (RealNames::default(), HashSet::new());
-        files.retain(|file| seen.insert(names.of(file)));
-    }
-    if input.files.is_empty() {
-        return Err(PlanError::NoInput { paths: paths.join(", "), wanted: format.name().to_owned() }.into());
-    }
-    Ok(input)
-}
-
-/// The files at or below `paths` of any format that a data set can read. An explicitly named file is always included. An index represents the shards
-/// that it lists. Files with only the extension `.json` are taken for descriptions of other files, if there are any.
+/// The files at or below `paths` of any format that a data set can read. An explicitly named file
+/// is always included. An index represents the shards that it lists. Files with only the extension
+/// `.json` are taken for descriptions of other files, if there are any.
 ///
 /// # Errors
 /// For a missing path, and for a directory or glob without such files.
-pub fn checkable_files(paths: &[String]) -> Result<InputFiles, PlanError> {
+pub fn checkable_files(paths: &[String]) -> Result<InputFiles, Error> {
     let mut checkable = InputFiles::default();
     for path in paths {
         let listed = listing(path)?;
@@ -152,7 +116,7 @@ pub fn checkable_files(paths: &[String]) -> Result<InputFiles, PlanError> {
         }
         checkable.files.append(&mut data);
         if checkable.files.len() == before {
-            return Err(PlanError::NoInput { paths: path.clone(), wanted: WANTED.to_owned() });
+            return Err(Error::NoInput { paths: path.clone(), wanted: WANTED.to_owned() });
         }
     }
     checkable.files.sort_unstable();
@@ -164,15 +128,9 @@ pub fn checkable_files(paths: &[String]) -> Result<InputFiles, PlanError> {
 ///
 /// # Errors
 /// As [`checkable_files`].
-pub fn data_formats(paths: &[String]) -> Result<HashSet<Format>, PlanError> {
+pub fn data_formats(paths: &[String]) -> Result<HashSet<Format>, Error> {
     let files = checkable_files(paths)?.files;
     Ok(files.iter().filter_map(|file| Format::of(file).or_else(|| format_of_content(file))).collect())
-}
-
-/// From the first bytes. A file that cannot be read has no format.
-fn format_of_content(path: &str) -> Option<Format> {
-    let signature = store_of(path).and_then(|store| store.open(path)).and_then(|object| signature_of(&*object)).ok()?;
-    Format::of_signature(signature)
 }
 
 /// The directory of an index.
@@ -189,7 +147,8 @@ enum IndexedShards {
 }
 
 impl IndexedShards {
-    /// `None` for a file that is not an index. A damaged one is still the index of the MDS shards in its directory.
+    /// `None` for a file that is not an index. A damaged one is still the index of the MDS shards
+    /// in its directory.
     fn of(path: &str) -> Option<Self> {
         if path.rsplit('/').next() != Some(INDEX_NAME) {
             return None;

@@ -1,17 +1,17 @@
 //! The summary of one file.
 
-use super::ArrayRecordSummary;
-use crate::error::reason;
-use crate::file_format::FileFormat;
-use crate::image_header::ImageHeader;
-use crate::schema::is_json_field;
-use crate::verify::ModalityRows;
+use super::arrayrecord::ArrayRecordSummary;
+use super::first_text::FirstText;
+use crate::image_header::{Header, ImageHeader};
+use crate::visitor::{FileSummary, ModalityRows};
 use arrow_schema::Field;
 use serde::Serialize;
+use shardmill_curate::image_bytes::ImageBytes;
+use shardmill_curate::schema::is_json_field;
+use shardmill_formats::parquet::{ParquetFile, RowGroup};
 use shardmill_formats::table::column_type_name;
 use shardmill_images::ImageSize;
-use std::collections::BTreeMap;
-use std::error::Error;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Smallest, median and largest value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -55,7 +55,7 @@ pub(super) struct Measures {
 }
 
 impl Measures {
-    pub(super) fn file(&mut self, header: &Result<ImageHeader, String>) {
+    pub(super) fn file(&mut self, header: &Header) {
         if let Ok(header) = header {
             self.pages.push(header.pages.len() as u64);
             *self.formats.entry(header.format.extension().to_owned()).or_default() += 1;
@@ -70,6 +70,13 @@ impl Measures {
             }
             None => self.unreadable += 1,
         }
+    }
+
+    /// An image of which only the first page is a row.
+    pub(super) fn first_page(&mut self, bytes: &[u8]) {
+        let header = ImageHeader::read(ImageBytes::Memory(bytes), false);
+        self.file(&header);
+        self.image(header.ok().and_then(|header| header.pages.into_iter().next()?.ok()));
     }
 
     pub(super) fn finish(mut self) -> ImageSizes {
@@ -110,13 +117,6 @@ pub struct RowGroupSummary {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FirstText {
-    pub sample: String,
-    pub position: i64,
-    pub text: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DamageSummary {
     pub member: Option<String>,
     pub offset: Option<u64>,
@@ -126,15 +126,12 @@ pub struct DamageSummary {
 /// The summary of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Inspection {
-    pub path: String,
-    pub format: FileFormat,
+    #[serde(flatten)]
+    pub file: FileSummary,
     /// Tar only: compression of the whole file.
     pub compression: Option<String>,
-    pub bytes: u64,
     /// Tar only.
     pub members: Option<u64>,
-    pub samples: u64,
-    pub rows: ModalityRows,
     /// Text in UTF-8 and images as stored; `metadata` is the rest of the JSON or the other columns.
     pub bytes_by_modality: ModalityRows,
     pub content_types: BTreeMap<String, u64>,
@@ -150,21 +147,30 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    pub(super) fn new(path: &str, format: FileFormat, bytes: u64) -> Self {
-        Self { path: path.to_owned(), format, bytes, ..Self::default() }
-    }
-
-    /// Returns `None` and records the damage when the file, or a part of it, cannot be read.
-    pub(super) fn readable<T, E: Error + 'static>(&mut self, read: Result<T, E>) -> Option<T> {
-        read.map_err(|error| self.damaged(reason(&error))).ok()
-    }
-
-    pub(super) fn damaged(&mut self, reason: impl Into<String>) {
-        self.damage.push(DamageSummary { member: None, offset: None, reason: reason.into() });
-    }
-
-    pub(super) fn content_type(&mut self, name: &str) {
-        *self.content_types.entry(name.to_owned()).or_default() += 1;
+    /// Columns and row groups, from the footer alone.
+    pub(super) fn describe(&mut self, file: &ParquetFile) {
+        self.created_by = file.created_by().map(str::to_owned);
+        let groups = file.row_groups();
+        for field in file.schema().fields() {
+            // The path of a nested column begins with its own name.
+            let is_own = |path: &str| path.strip_prefix(field.name().as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            let chunks: Vec<_> = groups.iter().flat_map(|group| &group.columns).filter(|chunk| is_own(&chunk.path)).collect();
+            let codecs: BTreeSet<&str> = chunks.iter().map(|chunk| chunk.codec.as_str()).collect();
+            let decoded = chunks.iter().map(|chunk| chunk.decoded_bytes).sum();
+            self.columns.push(ColumnSummary {
+                codecs: codecs.into_iter().map(str::to_owned).collect(),
+                stored_bytes: Some(chunks.iter().map(|chunk| chunk.stored_bytes).sum()),
+                decoded_bytes: Some(decoded),
+                ..ColumnSummary::of(field)
+            });
+            match field.name().as_str() {
+                "binary_content" => self.bytes_by_modality.image = decoded,
+                "text_content" => {}
+                _ => self.bytes_by_modality.metadata += decoded,
+            }
+        }
+        let stored = |group: &RowGroup| group.columns.iter().map(|chunk| chunk.stored_bytes).sum();
+        self.row_groups = groups.iter().map(|group| RowGroupSummary { rows: group.rows, stored_bytes: stored(group) }).collect();
     }
 }
 

@@ -1,0 +1,43 @@
+//! What the user chooses.
+
+use serde::Deserialize;
+use shardmill_curate::Result;
+use shardmill_curate::source::keys::SampleKeys;
+
+/// The rules that a tar must follow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// `Written` if one of the first samples begins with the keys that the sink writes first.
+    #[default]
+    Auto,
+    /// Any shard that can be a source: entries may be opaque, and other members may exist.
+    Source,
+    /// As written by the sink: `sample_id`, lists of equal length, each image member named by one
+    /// entry of its own sample.
+    Written,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckOptions {
+    pub keys: SampleKeys,
+    /// Read concatenated tars to their last member.
+    pub ignore_zeros: bool,
+    /// For `inspect`: number of first texts and image names in the result.
+    pub first: usize,
+    /// For `verify`.
+    pub layout: Layout,
+    /// For `verify`: a filter ran, so positions must be exactly 0..n−1, without duplicates.
+    pub is_renumbered: bool,
+    /// For `verify`: maximal number of problems listed per file; all are counted.
+    pub max_problems: usize,
+}
+
+impl CheckOptions {
+    /// # Errors
+    /// [`shardmill_curate::Error::Spec`] for text that does not describe these options.
+    pub fn parse(text: &str) -> Result<Self> {
+        Ok(serde_json::from_str(text)?)
+    }
+}
