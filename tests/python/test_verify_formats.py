@@ -180,6 +180,21 @@ def test_damage_in_text_shards_is_found(text_shards: Path) -> None:
     assert any("shard.00001.json" in problem.what for problem in check.problems)
 
 
+def test_inspect_counts_the_sound_shards_of_an_index(text_shards: Path) -> None:
+    (text_shards / "shard.00001.json").unlink()
+    [file] = inspect(text_shards).files
+    assert file.samples == 200
+    assert {damage["member"] for damage in file.damage} == {"shard.00001.json"}
+
+
+def test_joined_tars_of_rows_are_read_to_their_last_member_on_request(tmp_path: Path) -> None:
+    path, other = write_tar(tmp_path / "a.tar", SAMPLES[:4]), write_tar(tmp_path / "b" / "b.tar", SAMPLES[4:8])
+    path.write_bytes(path.read_bytes() + other.read_bytes())
+    assert not verify(path)[0].is_valid
+    [check], [file] = verify(path, ignore_zeros=True), inspect(path, ignore_zeros=True).files
+    assert (check.problems, check.samples, file.damage, file.samples) == ([], 4, [], 4)
+
+
 def test_record_of_too_many_fields_is_found(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("id,text\n" + "1,a\n" * 40_000 + "1,a,b\n" + "1,a\n" * 40_000)
