@@ -22,26 +22,25 @@ pub(crate) struct PyPipeline {
 
 #[pymethods]
 impl PyPipeline {
+    /// `source` and `sink` are the columns that the user fixes there: all of them, and types of some.
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    #[pyo3(signature = (spec, user_stages, *, source_schema=None, source_overrides=None, sink_schema=None, sink_overrides=None, checkpoint=None, schema=None))]
+    #[pyo3(signature = (spec, user_stages, *, source, sink, checkpoint=None, schema=None))]
     fn new(
         spec: &str,
         user_stages: Vec<Bound<'_, PyAny>>,
-        source_schema: Option<PySchema>,
-        source_overrides: Option<PySchema>,
-        sink_schema: Option<PySchema>,
-        sink_overrides: Option<PySchema>,
+        source: (Option<PySchema>, Option<PySchema>),
+        sink: (Option<PySchema>, Option<PySchema>),
         checkpoint: Option<&str>,
         schema: Option<&str>,
     ) -> PyResult<Self> {
         let calls = Calls::new();
         let stages = user_stages.iter().map(|stage| stage_of(stage, calls)).collect::<PyResult<Vec<_>>>()?;
-        let choice = |schema: Option<PySchema>, overrides: Option<PySchema>| SchemaChoice {
+        let choice = |(schema, overrides): (Option<PySchema>, Option<PySchema>)| SchemaChoice {
             schema: schema.map(PySchema::into_inner),
             overrides: overrides.map(PySchema::into_inner),
         };
-        let choices = Choices { source: choice(source_schema, source_overrides), sink: choice(sink_schema, sink_overrides) };
+        let choices = Choices { source: choice(source), sink: choice(sink) };
         let spec = Spec::parse(spec).map_err(PyShardmillError::from)?;
         let mut pipeline = Pipeline::new(spec, &stages, choices).map_err(PyShardmillError::from)?;
         if let Some(text) = checkpoint {

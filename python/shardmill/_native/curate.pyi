@@ -10,10 +10,8 @@ class Pipeline:
         spec: str,
         user_stages: list[Any],
         *,
-        source_schema: Any | None = None,
-        source_overrides: Any | None = None,
-        sink_schema: Any | None = None,
-        sink_overrides: Any | None = None,
+        source: tuple[Any | None, Any | None],
+        sink: tuple[Any | None, Any | None],
         checkpoint: str | None = None,
         schema: str | None = None,
     ) -> Pipeline: ...

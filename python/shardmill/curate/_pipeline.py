@@ -145,10 +145,8 @@ class Pipeline:
         return native.Pipeline(
             json.dumps(spec),
             user_stages,
-            source_schema=self.source.schema,
-            source_overrides=_overrides(self.source.schema_overrides),
-            sink_schema=self.sink.schema,
-            sink_overrides=_overrides(self.sink.schema_overrides),
+            source=(self.source.schema, _overrides(self.source.schema_overrides)),
+            sink=(self.sink.schema, _overrides(self.sink.schema_overrides)),
             checkpoint=checkpoint,
             schema=schema,
         )
