@@ -25,7 +25,7 @@ impl PyPipeline {
     /// `source` and `sink` are the columns that the user fixes there: all of them, and types of some.
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    #[pyo3(signature = (spec, user_stages, *, source, sink, checkpoint=None, schema=None))]
+    #[pyo3(signature = (spec, user_stages, *, source=(None, None), sink=(None, None), checkpoint=None, schema=None))]
     fn new(
         spec: &str,
         user_stages: Vec<Bound<'_, PyAny>>,

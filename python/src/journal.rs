@@ -94,14 +94,15 @@ impl PyJournal {
         let files = new_files.iter().map(|file| serde_json::from_str(file)).collect::<Result<Vec<_>, _>>().map_err(Error::from);
         let files = files.map_err(PyShardmillError::from)?;
         let planner = Arc::clone(pipeline.pipeline());
-        let agreed = self.with(|journal| {
+        let (schema, pending) = self.with(|journal| {
             // Until something is committed, new files may change the types of the job.
             let holds = files.is_empty() || journal.committed() > 0 || journal.published() > 0;
-            Ok(journal.schema().filter(|_| holds).map(str::to_owned))
+            let pending = if holds { Vec::new() } else { journal.pending().into_iter().flat_map(|split| split.files).collect() };
+            Ok((journal.schema().filter(|_| holds).map(str::to_owned), pending))
         })?;
-        let schema = agreed.map(|text| schema_of_text(&text).map(Arc::new)).transpose();
+        let schema = schema.map(|text| schema_of_text(&text).map(Arc::new)).transpose();
         let schema = schema.map_err(|other| PyShardmillError::from(ResumeError::Arrow { source: other }))?;
-        let agreed = Agreed { schema, id_types: id_types.map(known_types).transpose()? };
+        let agreed = Agreed { schema, id_types: id_types.map(known_types).transpose()?, pending };
         let splits = interruptible(py, move |cancel| planner.plan(files, &agreed, threads, cancel).map_err(PyShardmillError::from))?;
         answered(py, || {
             let pending = self.with(|journal| {

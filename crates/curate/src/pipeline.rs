@@ -11,14 +11,15 @@ use crate::report::SplitReport;
 use crate::schema::{SchemaChoice, is_reserved};
 use crate::sink::{Digits, Mode, Publishing, Sink, SinkOptions, prepare_output};
 use crate::source::named_keys::check_keys;
-use crate::source::parquet::{check_fields, read_parquet};
+use crate::source::parquet::{ParquetColumns, read_parquet};
+use crate::source::parquet_schema::SchemaOf;
 use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext, split_sources};
 use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext, first_filters};
 use crate::tables::{self, Agreed, IdPolicy, TableInput, TableJob, TableOptions, TablePlan, check_stages};
 use crate::{Error, Result};
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
 use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
 use shardmill_load::TableReader;
 use shardmill_plan::{InputFile, Split, partition};
@@ -47,9 +48,9 @@ pub struct Pipeline {
     checkpoint: Option<Checkpointing>,
     /// How the ids of a table job are checked before it runs.
     ids: FooterCheck,
-    /// The files of a table job that were planned last.
+    /// The files that were planned last.
     planned: Mutex<Option<(Vec<InputFile>, TablePlan)>>,
-    /// On which the files of a table job have agreed.
+    /// On which the files of a job over tables or Parquet have agreed.
     schema: OnceLock<SchemaRef>,
     /// Opens the files of a table job.
     reader: OnceLock<TableReader>,
@@ -101,13 +102,13 @@ impl Pipeline {
         Self { checkpoint: Some(checkpoint), ..self }
     }
 
-    /// Reads the files of a table job with the schema that was agreed on when it was planned.
+    /// Reads files with the schema that was agreed on when the job was planned.
     #[must_use]
     pub fn with_schema(self, schema: SchemaRef) -> Self {
         Self { schema: schema.into(), ..self }
     }
 
-    /// On which the files of a table job have agreed; `None` before it is planned, and for documents.
+    /// On which the files of a job have agreed; `None` before it is planned, and for tars.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.schema.get()
     }
@@ -125,16 +126,16 @@ impl Pipeline {
     /// # Errors
     /// As [`TableInput::plan`], and for ids of another type than the job has.
     pub fn plan(&self, files: Vec<InputFile>, agreed: &Agreed, threads: usize, cancel: &Cancel) -> Result<Vec<Split>> {
-        let SourceOptions::Table(options) = &self.spec.source else { return Ok(partition(files, &self.spec.partitioning)?) };
-        if files.is_empty() && agreed.schema.is_none() {
-            return Ok(Vec::new());
+        if files.is_empty() && agreed.schema.is_none() || matches!(self.spec.source, SourceOptions::WebDataset(_)) {
+            return Ok(partition(files, &self.spec.partitioning)?);
         }
         let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = agreed.schema.is_none() && agreed.pending.is_empty();
         let plan = match &*planned {
             // Checked before the journal was opened.
-            Some((known, plan)) if agreed.schema.is_none() && *known == files => plan,
+            Some((known, plan)) if is_first && *known == files => plan,
             _ => {
-                let plan = self.table_input(options).plan(files.clone(), &self.spec.partitioning, agreed, threads, cancel)?;
+                let plan = self.decide(files.clone(), agreed, threads, cancel)?;
                 &planned.insert((files, plan)).1
             }
         };
@@ -144,6 +145,20 @@ impl Pipeline {
         }
         let _same = self.schema.set(Arc::clone(&plan.schema));
         Ok(plan.splits.clone())
+    }
+
+    fn decide(&self, files: Vec<InputFile>, agreed: &Agreed, threads: usize, cancel: &Cancel) -> Result<TablePlan> {
+        let by = &self.spec.partitioning;
+        match &self.spec.source {
+            SourceOptions::Table(options) => self.table_input(options).plan(files, by, agreed, threads, cancel),
+            SourceOptions::Parquet(options) => {
+                let of = SchemaOf { options, filtered: &self.filtered(), agreed: agreed.schema.as_ref(), batch_bytes: self.spec.chunk_bytes };
+                let all: Vec<InputFile> = files.iter().chain(&agreed.pending).cloned().collect();
+                let schema = of.files(&all, threads, cancel)?;
+                Ok(TablePlan { splits: partition(files, by)?, schema, id_types: None })
+            }
+            SourceOptions::WebDataset(_) => Ok(TablePlan { splits: partition(files, by)?, schema: Arc::new(Schema::empty()), id_types: None }),
+        }
     }
 
     /// Finds the inputs and divides them into splits; nothing is written yet. The other files are those skipped because of their format.
@@ -164,9 +179,8 @@ impl Pipeline {
         let files = splits.iter().flat_map(|split| &split.files);
         match &self.spec.source {
             SourceOptions::WebDataset(options) => check_keys(files, options, &self.filtered(), cancel),
-            SourceOptions::Parquet(options) => check_fields(files, options, &self.filtered(), cancel),
             // Planning has checked them.
-            SourceOptions::Table(_) => Ok(()),
+            SourceOptions::Parquet(_) | SourceOptions::Table(_) => Ok(()),
         }
     }
 
@@ -265,7 +279,10 @@ impl Pipeline {
         let mut context = SplitContext { report: &mut report, cancel, is_located, chunk_bytes, errors: &self.errors, shared, filtered: &filtered };
         match &self.spec.source {
             SourceOptions::WebDataset(options) => read_webdataset(split, options, &self.source_choice, &mut context, &mut emit)?,
-            SourceOptions::Parquet(options) => read_parquet(split, options, &self.source_choice, &mut context, &mut emit)?,
+            SourceOptions::Parquet(options) => {
+                let columns = ParquetColumns { schema: self.planned_schema()?, choice: &self.source_choice };
+                read_parquet(split, options, &columns, &mut context, &mut emit)?;
+            }
             SourceOptions::Table(_) => {}
         }
         let (items, rows, bytes) = (report.input.samples, report.input.rows, report.input_bytes);
@@ -377,9 +394,12 @@ impl Pipeline {
         if let Some(reader) = self.reader.get() {
             return Ok(reader);
         }
-        let unplanned = || Error::Option { option: "splits", problem: "were not planned, so the job has no schema".to_owned() };
-        let reader = self.table_input(options).reader(split, Arc::clone(self.schema().ok_or_else(unplanned)?))?;
+        let reader = self.table_input(options).reader(split, Arc::clone(self.planned_schema()?))?;
         Ok(self.reader.get_or_init(|| reader))
+    }
+
+    fn planned_schema(&self) -> Result<&SchemaRef> {
+        self.schema().ok_or_else(|| Error::Option { option: "splits", problem: "were not planned, so the job has no schema".to_owned() })
     }
 
     fn attempt(&self, split: &Split) -> Result<Option<Mutex<Attempt>>> {

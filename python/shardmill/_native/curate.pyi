@@ -10,8 +10,8 @@ class Pipeline:
         spec: str,
         user_stages: list[Any],
         *,
-        source: tuple[Any | None, Any | None],
-        sink: tuple[Any | None, Any | None],
+        source: tuple[Any | None, Any | None] = ...,
+        sink: tuple[Any | None, Any | None] = ...,
         checkpoint: str | None = None,
         schema: str | None = None,
     ) -> Pipeline: ...

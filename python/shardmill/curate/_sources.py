@@ -212,6 +212,8 @@ class InterleavedParquetSource(_DocumentSource):
 
     Rows without bytes but with a ``source_ref`` are fetched from there when they are written.
 
+    All files of a run have one schema, which does not depend on how they are divided. Types without a common one become JSON text.
+
     Args:
         path: see ``Source``, also for all other arguments that are not listed here.
         fields: passthrough columns to keep; all by default. A column that no file of the job has is an error. For files that lack

@@ -4,6 +4,7 @@ pub mod columns;
 pub mod keys;
 pub mod named_keys;
 pub mod parquet;
+pub(crate) mod parquet_schema;
 mod promote;
 mod row_lists;
 mod sample;

@@ -7,32 +7,26 @@ use crate::error::counted;
 use crate::locate::{LocateError, Locator, is_of_run, may_input_open_later};
 use crate::payload::Payload;
 use crate::report::Quarantined;
-use crate::schema::{RESERVED, SchemaChoice, is_reserved, reconciled_but_nulls, refuse_reserved};
-use crate::source::columns::is_exact_in_double;
-use crate::source::promote::{ColumnFacts, conform, union};
+use crate::schema::{RESERVED, SchemaChoice, is_json_field, is_reserved, refuse_reserved};
+use crate::source::promote::conform;
 use crate::source::{Emit, SplitContext, split_sources};
 use crate::source_ref::SourceRef;
 use crate::table::{batch_of, cast_checked, from_table};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, UInt64Array};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
 use serde::{Deserialize, Serialize};
-use shardmill_engine::Cancel;
 use shardmill_formats::limit::{DecodeLimit, TooLarge};
 use shardmill_formats::parquet::{Error as ParquetError, ParquetFile};
 use shardmill_formats::table::TableError;
-use shardmill_plan::{InputFile, Split};
+use shardmill_plan::Split;
 use shardmill_storage::{Spool, store_of};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Maximal number of columns in a message.
-const SHOWN_COLUMNS: usize = 12;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,36 +57,11 @@ impl ParquetOptions {
     }
 }
 
-/// Reads footers until each column named by the options, or by a filter, is found. Files that cannot be read are handled by the run.
-///
-/// # Errors
-/// [`Error::AbsentColumn`] when there are files and none has the column, and cancellation.
-pub fn check_fields<'a>(files: impl Iterator<Item = &'a InputFile>, options: &ParquetOptions, filtered: &[String], cancel: &Cancel) -> Result<()> {
-    let fields = options.fields.iter().flatten().filter(|name| !is_reserved(name)).map(|name| ("fields", name));
-    let mut wanted: Vec<(&'static str, &String)> = fields.chain(filtered.iter().map(|name| ("expression", name))).collect();
-    let mut there: BTreeSet<String> = BTreeSet::new();
-    let mut is_any_open = false;
-    for file in files {
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        cancel.check()?;
-        let opened = store_of(&file.path).and_then(|store| store.open(&file.path)).ok();
-        let Some(file) = opened.and_then(|object| ParquetFile::open(object).ok()) else { continue };
-        wanted.retain(|(_, name)| file.schema().field_with_name(name).is_err());
-        is_any_open = true;
-        let schema = file.schema();
-        let names = schema.fields().iter().map(|field| field.name()).filter(|name| !is_reserved(name));
-        there.extend(names.map(|name| format!("`{}`", name.escape_debug())));
-    }
-    match wanted.first() {
-        Some(&(option, column)) if is_any_open => {
-            let shown: Vec<String> = there.into_iter().take(SHOWN_COLUMNS).collect();
-            let there = if shown.is_empty() { "the reserved ones".to_owned() } else { shown.join(", ") };
-            Err(Error::AbsentColumn { option, column: column.clone(), there })
-        }
-        _ => Ok(()),
-    }
+/// The columns of a job.
+pub struct ParquetColumns<'a> {
+    /// Of all files, see [`super::parquet_schema`].
+    pub schema: &'a SchemaRef,
+    pub choice: &'a SchemaChoice,
 }
 
 /// Reads one split and emits its chunks, at least one.
@@ -100,21 +69,34 @@ pub fn check_fields<'a>(files: impl Iterator<Item = &'a InputFile>, options: &Pa
 /// # Errors
 /// Errors of `emit`, cancellation, a store that does not respond, [`Error::NoSampleId`], and [`Error::File`] for a value that does not fit its column's
 /// type. Damaged files are quarantined instead.
-pub fn read_parquet(split: &Split, options: &ParquetOptions, choice: &SchemaChoice, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+pub fn read_parquet(
+    split: &Split,
+    options: &ParquetOptions,
+    columns: &ParquetColumns<'_>,
+    context: &mut SplitContext<'_>,
+    emit: Emit<'_>,
+) -> Result<()> {
     let files = open_files(split, options.limit(), context)?;
-    let schemas: Vec<SchemaRef> = files.iter().map(|(_, file)| reconciled_but_nulls(&selected(file.schema(), options))).collect();
-    let mut conflicts = Vec::new();
-    let facts = |file: usize, column: &str| column_facts(files.get(file).map(|(_, file)| file), column, context.chunk_bytes);
-    let known = union(&schemas, facts, |column| conflicts.push(column.to_owned()));
+    let (known, choice) = (columns.schema, columns.choice);
+    let here: HashSet<&str> = files.iter().flat_map(|(_, file)| file.schema().fields()).map(|field| field.name().as_str()).collect();
     let filtered: &[String] = if files.is_empty() { &[] } else { context.filtered };
-    let common = with_requested(&known, options.fields.as_deref().unwrap_or(filtered));
-    for name in options.fields.iter().flatten().filter(|name| known.field_with_name(name).is_err() && !files.is_empty()) {
+    let common = with_requested(known, options.fields.as_deref().unwrap_or(filtered));
+    let is_missing = |name: &&String| !is_reserved(name) && !here.contains(name.as_str()) && !files.is_empty();
+    for name in options.fields.iter().flatten().filter(is_missing) {
         context.report.warn(format!("column `{name}` (fields) is in no file of a split, and is null there"));
     }
-    for column in conflicts {
-        context.report.warn(format!("column `{column}` has types without a common type; its cells became JSON text"));
+    for field in known.fields().iter().filter(|field| is_json_field(field)) {
+        let is_typed = |(_, file): &(usize, ParquetFile)| {
+            file.schema().field_with_name(field.name()).is_ok_and(|own| !is_json_field(own) && !own.data_type().is_null())
+        };
+        if files.iter().any(is_typed) {
+            context.report.warn(format!("column `{}` has types without a common type; its cells became JSON text", field.name()));
+        }
     }
-    let target = choice.apply_counted(&common, context.report);
+    let target = choice.apply(&common);
+    for field in common.fields().iter().filter(|field| here.contains(field.name().as_str()) && target.field_with_name(field.name()).is_err()) {
+        context.report.drop_key(format!("column `{}` is not in the schema", field.name()));
+    }
     let limit = options.max_batch_bytes.map_or(context.chunk_bytes, |limit| limit.min(context.chunk_bytes));
     let batcher = Batcher { split, limit: options.max_batch_bytes, open: Vec::new(), open_bytes: 0, batch: 0, is_empty: true };
     let mut reader = Reader { split, columns: columns_to_read(&common, &target), target, limit, batcher, locator: context.locator(options.limit()) };
@@ -129,36 +111,6 @@ fn columns_to_read(common: &Schema, target: &Schema) -> SchemaRef {
     let reserved = common.fields().iter().filter(|field| is_reserved(field.name()));
     let passthrough = target.fields().iter().filter(|field| !is_reserved(field.name()));
     Arc::new(Schema::new(reserved.chain(passthrough).cloned().collect::<Vec<_>>()))
-}
-
-/// Reads one column to its end, or up to damage.
-fn column_facts(file: Option<&ParquetFile>, column: &str, batch_bytes: u64) -> ColumnFacts {
-    let mut facts = ColumnFacts { is_all_null: true, is_exact_in_double: true };
-    let batches = file.and_then(|file| file.batches(&[column], None, batch_bytes).ok());
-    for batch in batches.into_iter().flatten().map_while(std::result::Result::ok) {
-        let Some(values) = batch.columns().first() else { break };
-        facts.is_all_null &= values.logical_null_count() == values.len();
-        facts.is_exact_in_double &= match plain_integers(values) {
-            Some(integers) => integers.iter().flatten().all(|integer| is_exact_in_double(integer.unsigned_abs())),
-            None => match values.as_primitive_opt::<UInt64Type>() {
-                Some(integers) => integers.iter().flatten().all(is_exact_in_double),
-                None => true,
-            },
-        };
-    }
-    facts
-}
-
-fn plain_integers(values: &ArrayRef) -> Option<PrimitiveArray<Int64Type>> {
-    let is_signed_or_narrow = values.data_type().is_integer() && values.data_type() != &DataType::UInt64;
-    let integers = is_signed_or_narrow.then(|| cast_checked("integers", values, &DataType::Int64).ok())??;
-    Some(integers.as_primitive::<Int64Type>().clone())
-}
-
-/// The reserved columns and the requested passthrough columns.
-fn selected(schema: &Schema, options: &ParquetOptions) -> Schema {
-    let is_wanted = |field: &&Arc<Field>| is_reserved(field.name()) || options.fields.as_ref().is_none_or(|fields| fields.contains(field.name()));
-    Schema::new(schema.fields().iter().filter(is_wanted).cloned().collect::<Vec<_>>())
 }
 
 /// Adds requested columns that no file has, as nulls.
@@ -201,7 +153,7 @@ fn damage(error: ParquetError) -> Result<String> {
 }
 
 /// Why rows with this schema are not interleaved rows.
-fn column_problem(schema: &Schema) -> Option<String> {
+pub(super) fn column_problem(schema: &Schema) -> Option<String> {
     if let Some(missing) = ["position", "modality"].iter().find(|name| schema.field_with_name(name).is_err()) {
         return Some(format!("column `{missing}` is missing"));
     }

@@ -47,8 +47,11 @@ pub struct TablePlan {
 /// On what a job with a checkpoint has agreed in earlier runs.
 #[derive(Debug, Clone, Default)]
 pub struct Agreed {
+    /// `None` before anything is committed: new files may still change it.
     pub schema: Option<SchemaRef>,
     pub id_types: Option<KnownTypes>,
+    /// Files that are planned and take part in a schema that may still change.
+    pub pending: Vec<InputFile>,
 }
 
 /// How a job reads its files.
@@ -76,7 +79,7 @@ impl TableInput<'_> {
         let tables = match self.declared.filter(|_| is_text(format)) {
             Some(_) => Vec::new(),
             None => {
-                let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+                let paths: Vec<String> = files.iter().chain(&agreed.pending).map(|file| file.path.clone()).collect();
                 let text = TextOptions { form: self.options.text.clone(), ..TextOptions::default() };
                 let options = DatasetOptions { limit: self.options.limit(), threads, text, ..DatasetOptions::new(self.paths.to_vec(), Some(format)) };
                 open_files(format, &paths, &options, cancel)?
