@@ -1,6 +1,6 @@
 //! Lists of numbers as arrays with one shape each.
 
-use super::values::{becomes, number_bytes};
+use super::way::becomes;
 use crate::mds::encoding::{Encoding, MAX_DIMENSIONS};
 use crate::mds::{Error, Number};
 use arrow_array::cast::AsArray;
@@ -165,4 +165,11 @@ impl Level {
             }
         }
     }
+}
+
+/// The numbers of an array of exactly this type, with their memory layout, which is that of samples.
+pub(super) fn number_bytes(array: &dyn Array, number: Number) -> Buffer {
+    const { assert!(cfg!(target_endian = "little"), "shards hold little-endian numbers") };
+    let (data, width) = (array.to_data(), number.width());
+    data.buffers().first().map(|bytes| bytes.slice_with_length(data.offset() * width, data.len() * width)).unwrap_or_default()
 }

@@ -2,8 +2,9 @@
 
 mod arrays;
 mod values;
+mod way;
 
-pub(super) use values::can_encode;
+pub(super) use way::can_encode;
 
 use super::config::ShardConfig;
 use super::{Columns, Compression, Error, FileEntry, HashAlgorithm, ShardEntry};

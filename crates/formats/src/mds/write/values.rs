@@ -1,33 +1,15 @@
 //! The values of one column of a batch, ready to be written to samples.
 
-use super::arrays::Arrays;
+use super::arrays::{Arrays, number_bytes};
+use super::way::{Way, is_text, unpacked, way};
 use crate::json::{Dialect, ValueEncoder, write_float};
 use crate::mds::encoding::Encoding;
-use crate::mds::{Column, Error, Number, json};
+use crate::mds::{Column, Error, json};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, types};
 use arrow_buffer::Buffer;
-use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
+use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::DataType;
-
-/// Conversion of values of a type to bytes of an encoding.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Way {
-    /// Bytes or text that are passed through.
-    Blobs,
-    Numbers(Number),
-    /// As written by `json.dumps`.
-    Json,
-    /// As `str` formats a float.
-    FloatText,
-    /// As formatted by the cast to text.
-    CastText,
-    /// Lists of numbers with this many levels.
-    Arrays,
-    BlobLists {
-        has_placeholder: bool,
-    },
-}
 
 #[derive(Debug)]
 pub(super) struct Values<'a> {
@@ -45,62 +27,6 @@ enum Form {
     FloatText(ArrayRef),
     Arrays(Arrays),
     BlobLists { lists: ArrayRef, values: LargeBinaryArray, has_placeholder: bool },
-}
-
-/// Whether values of this type can be written with the encoding.
-pub(in crate::mds) fn can_encode(encoding: &Encoding, data_type: &DataType) -> bool {
-    way(encoding, unpacked(data_type)).is_some()
-}
-
-/// The value type of a dictionary.
-fn unpacked(data_type: &DataType) -> &DataType {
-    match data_type {
-        DataType::Dictionary(_, values) => values,
-        other => other,
-    }
-}
-
-fn is_blob(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-/// Whether numbers of a type can be written as `wanted`: every value is checked, and fractions are never lost.
-pub(super) fn becomes(data_type: &DataType, wanted: Number) -> bool {
-    let is_number = data_type.is_integer() || *data_type == DataType::Boolean || (data_type.is_floating() && wanted.is_float());
-    is_number && can_cast_types(data_type, &wanted.data_type())
-}
-
-fn way(encoding: &Encoding, data_type: &DataType) -> Option<Way> {
-    if is_blob(data_type) {
-        return Some(Way::Blobs);
-    }
-    let of_text = is_text(data_type);
-    match encoding {
-        Encoding::Str | Encoding::Json | Encoding::StrInt | Encoding::StrFloat | Encoding::StrDecimal if of_text => Some(Way::Blobs),
-        Encoding::Json => Dialect::Python.holds(data_type).then_some(Way::Json),
-        Encoding::StrInt | Encoding::StrDecimal if data_type.is_integer() => Some(Way::Json),
-        Encoding::StrFloat if data_type.is_floating() => Some(Way::FloatText),
-        Encoding::StrDecimal if data_type.is_decimal() => Some(Way::CastText),
-        Encoding::Int => (data_type.is_integer() || *data_type == DataType::Boolean).then_some(Way::Numbers(Number::Int64)),
-        Encoding::Number(number) => becomes(data_type, *number).then_some(Way::Numbers(*number)),
-        Encoding::NdArray { number, shape } => Arrays::fits(data_type, *number, shape.as_deref()).then_some(Way::Arrays),
-        Encoding::JpegArray => is_blob(item_of(data_type)?).then_some(Way::BlobLists { has_placeholder: false }),
-        Encoding::ListPil | Encoding::ListJpeg | Encoding::ListPng => {
-            is_blob(item_of(data_type)?).then_some(Way::BlobLists { has_placeholder: true })
-        }
-        _ => None,
-    }
-}
-
-fn item_of(data_type: &DataType) -> Option<&DataType> {
-    match data_type {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
-        _ => None,
-    }
 }
 
 impl<'a> Values<'a> {
@@ -227,13 +153,6 @@ fn blobs(array: &ArrayRef, cast: &dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRe
         _ => cast(array, &DataType::LargeBinary)?,
     };
     Ok(array.as_binary::<i64>().clone())
-}
-
-/// The numbers of an array of exactly this type, with their memory layout, which is that of samples.
-pub(super) fn number_bytes(array: &dyn Array, number: Number) -> Buffer {
-    const { assert!(cfg!(target_endian = "little"), "shards hold little-endian numbers") };
-    let (data, width) = (array.to_data(), number.width());
-    data.buffers().first().map(|bytes| bytes.slice_with_length(data.offset() * width, data.len() * width)).unwrap_or_default()
 }
 
 /// Whether bytes that are passed through can be a value of this encoding, as far as its readers rely on it.
