@@ -5,7 +5,6 @@
 
 use super::format::signature_of;
 use super::mds::DirectoryIndex;
-use super::open::REQUESTING_THREADS;
 use super::text_shards::text_shards;
 use super::{Format, MdsShards};
 use crate::{Error, Result};
@@ -15,6 +14,9 @@ use shardmill_plan::{DataFile, SideCar, listing};
 use shardmill_storage::{RealNames, is_remote, store_of};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
+
+/// Threads that usually wait for a store.
+pub(super) const REQUESTING_THREADS: usize = 64;
 
 /// A file that is not part of the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]

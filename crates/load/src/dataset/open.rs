@@ -1,6 +1,6 @@
 //! Opens the files of a data set: lists them, reads their footers in parallel, and unifies their schemas.
 
-use super::found::{Found, find_files};
+use super::found::{Found, REQUESTING_THREADS, find_files};
 use super::{Dataset, FileOpener, Format, MdsShards, OpenFile, Origin, TextOptions};
 use crate::spent::reading;
 use crate::{Error, Result};
@@ -201,9 +201,6 @@ pub fn open_files(format: Format, paths: &[String], options: &DatasetOptions, ca
     let opened = open_all(format, &files, options, shards, &Arc::default(), cancel)?;
     opened.into_iter().map(|opened| Ok(opened?.0)).collect()
 }
-
-/// Threads that usually wait for a store.
-pub(crate) const REQUESTING_THREADS: usize = 64;
 
 /// A file and its size.
 pub(super) type Opened = Result<(Arc<dyn TableFile>, u64)>;
