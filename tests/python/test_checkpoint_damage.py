@@ -244,7 +244,7 @@ def test_leftovers_of_a_run_that_died_are_removed_and_strangers_are_not(job):
 
 def test_job_of_which_both_copies_are_damaged_is_refused(job):
     for path in (job.state / "checkpoint.json", job.directory() / "checkpoint.json"):
-        path.write_text(path.read_text().replace('"format":2', '"format":9'))
+        path.write_text(path.read_text().replace('"format":3', '"format":9'))
     refused = refusal(job)
     assert refused is not None
     assert "checkpoint.json" in refused

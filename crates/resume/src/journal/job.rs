@@ -19,7 +19,7 @@ use std::time::Duration;
 const CHECKPOINT: &str = "checkpoint.json";
 
 /// Version of the journal's layout.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// What a job passes when it opens its journal.
 #[derive(Debug, Clone, Deserialize)]
