@@ -10,6 +10,7 @@ use pyo3_arrow::PySchema;
 use shardmill_curate::schema::SchemaChoice;
 use shardmill_curate::{Checkpointing, Choices, Error, Pipeline, Spec};
 use shardmill_engine::Cancel;
+use shardmill_formats::table::column_type_name;
 use shardmill_plan::Split;
 use shardmill_plan::schema::{schema_of_text, schema_text};
 use std::sync::Arc;
@@ -65,6 +66,12 @@ impl PyPipeline {
     /// The schema on which the files of a table job have agreed, for other machines; `None` before it is planned, and for documents.
     fn schema(&self) -> Option<String> {
         self.pipeline.schema().map(|schema| schema_text(schema))
+    }
+
+    /// The columns of that schema, and their types.
+    fn columns(&self) -> Option<Vec<(String, String)>> {
+        let schema = self.pipeline.schema()?;
+        Some(schema.fields().iter().map(|field| (field.name().clone(), column_type_name(field))).collect())
     }
 
     /// Checks that the names in the options exist in the input of the splits.

@@ -226,6 +226,8 @@ class Pipeline:
 
     def _run(self, work: _Work, executor: str, at_once: int | None, progress: bool, report: Report) -> None:
         pipeline, splits = work.pipeline, work.splits
+        if columns := pipeline.columns():
+            report.params["schema"] = dict(columns)
 
         with Progress(total=len(splits), is_shown=progress) as bar:
 

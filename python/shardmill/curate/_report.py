@@ -30,7 +30,8 @@ class Report:
     """The outcome of ``Pipeline.run``.
 
     Attributes:
-        params: configuration of the run.
+        params: configuration of the run; ``"schema"`` has the types of the columns of tables and interleaved Parquet, in which every split
+            reads its files.
         splits: one native report per split, in order.
         seconds: wall time from the check of the options to the last published file.
         error: the error that stopped the run. ``Pipeline.run`` raises it instead of returning a report; the command ``shardmill curate``
