@@ -65,13 +65,6 @@ impl Inferred {
         &self.schema
     }
 
-    /// The same sample, without the types of the files that were opened.
-    #[must_use]
-    pub fn fresh(&self) -> Self {
-        let (schema, columns, by_name) = (Arc::clone(&self.schema), Arc::clone(&self.columns), self.by_name.clone());
-        Self { schema, columns, by_name, sample_bytes: self.sample_bytes, late: Mutex::default() }
-    }
-
     /// The schema of all files that were opened, if it is not that of the sample: integers became float64 because of a later fraction, or a column
     /// that was null has values. It does not depend on the order in which they were opened.
     #[must_use]

@@ -64,12 +64,6 @@ impl Inferred {
         &self.schema
     }
 
-    /// The same sample, without the types of the files that were opened.
-    #[must_use]
-    pub fn fresh(&self) -> Self {
-        Self { schema: Arc::clone(&self.schema), row: self.row.clone(), sample_bytes: self.sample_bytes, late: Mutex::default() }
-    }
-
     /// The schema of all files that were opened, if it is not that of the sample: there are further fields, integers became float64 or uint64 because
     /// of a later number, or a field that was null has a value. It does not depend on the order in which they were opened.
     #[must_use]

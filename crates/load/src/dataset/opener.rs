@@ -105,28 +105,17 @@ impl FileOpener {
         Self::of(Kind::WebDataset { ignores_zeros, refuses_nan: form.nan == Nan::Raise }, limit)
     }
 
-    /// An opener for some of the files, if those have to be opened before their types are certain. [`FileOpener::with_late_types`] then asks it alone.
-    #[must_use]
-    pub fn for_uncertain_types(&self) -> Option<Self> {
-        self.with_types(|inferred| Some(Types::Inferred(inferred.fresh())), |inferred| Some(Types::Inferred(inferred.fresh())))
-    }
-
     /// An opener with other types, if the files that were opened have values that do not fit those that were inferred. They have to be opened again
     /// then.
     #[must_use]
     pub fn with_late_types(&self) -> Option<Self> {
-        self.with_types(|inferred| inferred.late_schema().map(Types::Known), |inferred| inferred.late_schema().map(Types::Known))
-    }
-
-    /// The opener with other types in place of inferred ones; `None` if it has none.
-    fn with_types(
-        &self,
-        csv: impl FnOnce(&csv::Inferred) -> Option<Types<csv::Inferred>>,
-        jsonl: impl FnOnce(&jsonl::Inferred) -> Option<Types<jsonl::Inferred>>,
-    ) -> Option<Self> {
         let kind = match &self.kind {
-            Kind::Csv { types: Types::Inferred(inferred), options } => Kind::Csv { types: csv(inferred)?, options: options.clone() },
-            Kind::Jsonl { types: Types::Inferred(inferred), options } => Kind::Jsonl { types: jsonl(inferred)?, options: options.clone() },
+            Kind::Csv { types: Types::Inferred(inferred), options } => {
+                Kind::Csv { types: Types::Known(inferred.late_schema()?), options: options.clone() }
+            }
+            Kind::Jsonl { types: Types::Inferred(inferred), options } => {
+                Kind::Jsonl { types: Types::Known(inferred.late_schema()?), options: options.clone() }
+            }
             _ => return None,
         };
         Some(Self { kind, unpacker: self.unpacker.fresh(), limit: self.limit })
