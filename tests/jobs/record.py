@@ -1,6 +1,6 @@
 """A pytest plugin that records what each job of a test run writes, to compare two versions of the library.
 
-    PYTHONPATH=python:tests/jobs pytest -p record --record before.jsonl --basetemp /tmp/jobs --hypothesis-seed 0 tests/python/interleaved …
+    PYTHONPATH=python:tests/jobs pytest -p record --record before.jsonl --basetemp build/jobs --hypothesis-seed 0 tests/python/interleaved …
 
 `compare.py` lists the differences. A job is identified by its test and its number within the test. Names of outputs
 depend on the paths of inputs, so both runs need the same directory.

@@ -1,6 +1,6 @@
 """Which files of a crate use which: a graph of `use` declarations and paths.
 
-A path leads to the file that defines its last known name: a re-export of `mod.rs` to the file behind it. So a `mod.rs` is
+A path leads to the file that defines its last known name, through re-exports of `mod.rs`. So a `mod.rs` is
 used where one of its own items is.
 """
 
@@ -99,7 +99,7 @@ def _code(file: Path) -> str:
 
 
 def _exports(name: Module, text: str, modules: set[Module]) -> dict[str, list[str]]:
-    """The names that a module re-exports, with the paths behind them."""
+    """The names that a module re-exports, with the paths that they stand for."""
     exports = {}
     for use in _USE.finditer(text):
         if use["public"]:
