@@ -97,7 +97,9 @@ impl PyJournal {
         let (schema, pending) = self.with(|journal| {
             // Until something is committed, new files may change the types of the job.
             let holds = files.is_empty() || journal.committed() > 0 || journal.published() > 0;
-            let pending = if holds { Vec::new() } else { journal.pending().into_iter().flat_map(|split| split.files).collect() };
+            let mut pending: Vec<InputFile> = if holds { Vec::new() } else { journal.pending().into_iter().flat_map(|split| split.files).collect() };
+            // Parts of a file are planned one after another.
+            pending.dedup_by(|part, before| part.path == before.path);
             Ok((journal.schema().filter(|_| holds).map(str::to_owned), pending))
         })?;
         let schema = schema.map(|text| schema_of_text(&text).map(Arc::new)).transpose();

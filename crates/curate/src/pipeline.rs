@@ -19,7 +19,7 @@ use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext, first_filters};
 use crate::tables::{self, Agreed, IdPolicy, TableInput, TableJob, TableOptions, TablePlan, check_stages};
 use crate::{Error, Result};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
 use shardmill_load::TableReader;
 use shardmill_plan::{InputFile, Split, partition};
@@ -126,16 +126,24 @@ impl Pipeline {
     /// # Errors
     /// As [`TableInput::plan`], and for ids of another type than the job has.
     pub fn plan(&self, files: Vec<InputFile>, agreed: &Agreed, threads: usize, cancel: &Cancel) -> Result<Vec<Split>> {
-        if files.is_empty() && agreed.schema.is_none() || matches!(self.spec.source, SourceOptions::WebDataset(_)) {
-            return Ok(partition(files, &self.spec.partitioning)?);
+        let by = &self.spec.partitioning;
+        if files.is_empty() && agreed.schema.is_none() {
+            return Ok(partition(files, by)?);
         }
         let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = agreed.schema.is_none() && agreed.pending.is_empty();
-        let plan = match &*planned {
+        let plan = match (&*planned, &self.spec.source) {
             // Checked before the journal was opened.
-            Some((known, plan)) if is_first && *known == files => plan,
-            _ => {
-                let plan = self.decide(files.clone(), agreed, threads, cancel)?;
+            (Some((known, plan)), _) if is_first && *known == files => plan,
+            (_, SourceOptions::WebDataset(_)) => return Ok(partition(files, by)?),
+            (_, SourceOptions::Table(options)) => {
+                let plan = self.table_input(options).plan(files.clone(), by, agreed, threads, cancel)?;
+                &planned.insert((files, plan)).1
+            }
+            (_, SourceOptions::Parquet(options)) => {
+                let of = SchemaOf { options, filtered: &self.filtered(), agreed: agreed.schema.as_ref(), batch_bytes: self.spec.chunk_bytes };
+                let all: Vec<InputFile> = files.iter().chain(&agreed.pending).cloned().collect();
+                let plan = TablePlan { schema: of.files(&all, threads, cancel)?, splits: partition(files.clone(), by)?, id_types: None };
                 &planned.insert((files, plan)).1
             }
         };
@@ -145,20 +153,6 @@ impl Pipeline {
         }
         let _same = self.schema.set(Arc::clone(&plan.schema));
         Ok(plan.splits.clone())
-    }
-
-    fn decide(&self, files: Vec<InputFile>, agreed: &Agreed, threads: usize, cancel: &Cancel) -> Result<TablePlan> {
-        let by = &self.spec.partitioning;
-        match &self.spec.source {
-            SourceOptions::Table(options) => self.table_input(options).plan(files, by, agreed, threads, cancel),
-            SourceOptions::Parquet(options) => {
-                let of = SchemaOf { options, filtered: &self.filtered(), agreed: agreed.schema.as_ref(), batch_bytes: self.spec.chunk_bytes };
-                let all: Vec<InputFile> = files.iter().chain(&agreed.pending).cloned().collect();
-                let schema = of.files(&all, threads, cancel)?;
-                Ok(TablePlan { splits: partition(files, by)?, schema, id_types: None })
-            }
-            SourceOptions::WebDataset(_) => Ok(TablePlan { splits: partition(files, by)?, schema: Arc::new(Schema::empty()), id_types: None }),
-        }
     }
 
     /// Finds the inputs and divides them into splits; nothing is written yet. The other files are those skipped because of their format.

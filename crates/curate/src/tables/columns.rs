@@ -10,6 +10,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema, SchemaRef};
 use shardmill_load::TableReader;
 use shardmill_plan::Predicate;
+use shardmill_plan::schema::{Departure, FileColumns, departure};
+use shardmill_resume::Error as ResumeError;
 use shardmill_resume::keys::IdSchema;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,6 +40,21 @@ pub(super) fn read_roots<'a>(options: &'a TableOptions, ids: &'a [String], stage
 
 pub(super) fn filtered<'a>(options: &'a TableOptions, stages: &'a [Stage]) -> impl Iterator<Item = &'a str> {
     options.filter.iter().chain(first_filters(stages)).flat_map(|filter| filter.columns())
+}
+
+/// The columns of a file that a job reads.
+pub(super) fn selected(schema: &Schema, is_read: impl Fn(&str) -> bool) -> SchemaRef {
+    let fields = schema.fields().iter().filter(|field| is_read(field.name())).cloned();
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
+/// Checks that a file fits the schema on which the job has agreed.
+///
+/// # Errors
+/// [`ResumeError::OtherSchema`] for a new column and for a wider type.
+pub(super) fn check_fits(agreed: &Schema, file: &FileColumns<'_>) -> Result<()> {
+    let Some(Departure { column, agreed, own }) = departure(agreed, file) else { return Ok(()) };
+    Err(ResumeError::OtherSchema { path: file.path.to_owned(), column, agreed, own }.into())
 }
 
 impl Layout {

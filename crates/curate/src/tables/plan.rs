@@ -4,7 +4,7 @@
 //! same splits.
 
 use super::TableOptions;
-use super::columns::{filtered, read_roots};
+use super::columns::{check_fits, filtered, read_roots, selected};
 use crate::Result;
 use crate::input_files::InputFiles;
 use crate::stage::Stage;
@@ -14,9 +14,9 @@ use shardmill_formats::table::{Block, TableFile};
 use shardmill_load::{
     DatasetOptions, Error as LoadError, FileOpener, Format, MdsShards, TableReader, TextOptions, column_of, files_of_one_format, open_files,
 };
-use shardmill_plan::schema::{Departure, FileColumns, departure, unify};
+use shardmill_plan::schema::{FileColumns, unify};
 use shardmill_plan::{Error as PlanError, FilePart, InputFile, Partitioning, Split, partition};
-use shardmill_resume::{Error as ResumeError, FooterCheck, KnownTypes};
+use shardmill_resume::{FooterCheck, KnownTypes};
 use shardmill_storage::store_of;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -104,17 +104,13 @@ impl TableInput<'_> {
         let read = |table: &Arc<dyn TableFile>| {
             let schema = table.declared_schema();
             let Some(roots) = &roots else { return Arc::clone(schema) };
-            let fields = schema.fields().iter().filter(|field| roots.contains(field.name().as_str())).cloned();
-            Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+            selected(schema, |name| roots.contains(name))
         };
         let schemas: Vec<SchemaRef> = tables.iter().map(read).collect();
         let files = tables.iter().zip(&schemas).map(|(table, schema)| FileColumns { path: table.path(), schema, table: Some(table.as_ref()) });
         let Some(agreed) = agreed else { return Ok(unify(&files.collect::<Vec<_>>())?) };
         for file in files {
-            if let Some(departure) = departure(&agreed, &file) {
-                let Departure { column, agreed, own } = departure;
-                return Err(ResumeError::OtherSchema { path: file.path.to_owned(), column, agreed, own }.into());
-            }
+            check_fits(&agreed, &file)?;
         }
         Ok(agreed)
     }

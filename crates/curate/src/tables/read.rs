@@ -2,7 +2,7 @@
 //!
 //! The invariant: a column other than an id is read for a block only if one of its rows has to be processed, and then for such rows only.
 
-use super::columns::Layout;
+use super::columns::{Layout, check_fits, selected};
 use super::ids::{IdPolicy, Place};
 use super::{SOURCE_STAGE, TableJob};
 use crate::checkpoint::DONE;
@@ -14,8 +14,8 @@ use arrow_select::filter::filter_record_batch;
 use shardmill_formats::table::{Block, Statistics};
 use shardmill_load::{Error as LoadError, OpenFile};
 use shardmill_plan::InputFile;
-use shardmill_plan::schema::{Departure, FileColumns, departure};
-use shardmill_resume::{DoneIds, Error as ResumeError};
+use shardmill_plan::schema::FileColumns;
+use shardmill_resume::DoneIds;
 use shardmill_storage::{Error as StorageError, RangeRead, store_of, whole_if_small};
 use std::ops::Range;
 use std::sync::Arc;
@@ -75,13 +75,13 @@ impl<'a> Reader<'a> {
         let runs = runs(all, blocks, self.job.chunk_bytes);
         let (job, layout, rows_out) = (self.job, &self.layout, &mut self.rows_out);
         // A file that was planned in an earlier version may have other columns now.
-        if let Some(departure) = departure(job.reader.schema(), &FileColumns::of(file.table.as_ref()))
-            && (departure.agreed.is_some() || job.options.columns.is_none())
-        {
-            let Departure { column, agreed, own } = departure;
-            return Err(ResumeError::OtherSchema { path: file.path, column, agreed, own }.into());
-        }
-        let source = Source::new(file, layout, job.ids)?;
+        let (agreed, declared) = (job.reader.schema(), file.table.declared_schema());
+        let schema = match &job.options.columns {
+            Some(_) => selected(declared, |name| agreed.index_of(name).is_ok()),
+            None => Arc::clone(declared),
+        };
+        check_fits(agreed, &FileColumns { schema: &schema, ..FileColumns::of(file.table.as_ref()) })?;
+        let source = Source::new(file, layout, job)?;
         for run in runs {
             job.cancel.check()?;
             report.input.rows += source.rows(&run) as u64;
@@ -102,7 +102,8 @@ impl<'a> Reader<'a> {
 type Deliver<'a> = dyn FnMut(RecordBatch, &mut SplitReport) -> Result<()> + 'a;
 
 impl<'a> Source<'a> {
-    fn new(file: OpenFile, layout: &'a Layout, ids: &IdPolicy) -> Result<Self> {
+    fn new(file: OpenFile, layout: &'a Layout, job: &TableJob<'_>) -> Result<Self> {
+        let ids = job.ids;
         let columns = || layout.ids.iter().filter_map(|place| layout.columns.get(*place));
         for (column, name) in columns().zip(&ids.columns) {
             if file.lacks(*column) {
@@ -110,10 +111,7 @@ impl<'a> Source<'a> {
             }
         }
         let statistics = match layout.ids.as_slice() {
-            [only] if ids.done.is_some() => {
-                let field = layout.fields.fields().get(*only);
-                columns().next().zip(field).and_then(|(column, field)| file.statistics_in(*column, field))
-            }
+            [only] if ids.done.is_some() => layout.columns.get(*only).and_then(|column| file.statistics(*column, job.reader.columns())),
             _ => None,
         };
         Ok(Self { file, layout, statistics })

@@ -178,14 +178,8 @@ impl OpenFile {
     /// Statistics of a column of the data set, in its type of `schema`, with one entry per block of this file.
     #[must_use]
     pub fn statistics(&self, column: usize, schema: &Schema) -> Option<Statistics> {
-        self.statistics_in(column, schema.fields().get(column)?)
-    }
-
-    /// Statistics of a column of the data set, in the type of `field`.
-    #[must_use]
-    pub fn statistics_in(&self, column: usize, field: &Field) -> Option<Statistics> {
         match self.columns.get(column)? {
-            Origin::File(own) => Some(in_type(self.table.statistics(*own)?, field)),
+            Origin::File(own) => Some(in_type(self.table.statistics(*own)?, schema.fields().get(column)?)),
             Origin::Constant(value) => Statistics::constant(value, self.table.blocks().iter().map(|block| block.rows).collect()).ok(),
             Origin::Derived { .. } | Origin::Image(_) | Origin::Absent => None,
         }
