@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, OffsetSizeTrait, RecordBatch, RecordBatchOptions};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use shardmill_formats::table::type_name;
@@ -90,49 +90,6 @@ fn has_values_of(from: &DataType, to: &DataType) -> bool {
         }
         _ => false,
     }
-}
-
-/// Approximate size in memory; for a slice only its own rows count.
-pub(crate) fn weight(rows: &RecordBatch) -> u64 {
-    rows.columns().iter().map(|column| column_weight(column)).sum()
-}
-
-fn column_weight(column: &dyn Array) -> u64 {
-    let bytes = match column.data_type() {
-        // Views share buffers with rows of other batches.
-        DataType::BinaryView => column.as_binary_view().total_bytes_len() + 16 * column.len(),
-        DataType::Utf8View => column.as_string_view().total_bytes_len() + 16 * column.len(),
-        // A slice holds the whole dictionary, and so do its neighbours.
-        DataType::Dictionary(_, _) => return column_weight(column.as_any_dictionary().keys()),
-        // A slice holds the items of all rows.
-        DataType::List(_) => {
-            let lists = column.as_list::<i32>();
-            return null_marks(column) + items_weight(lists.value_offsets(), lists.values());
-        }
-        DataType::LargeList(_) => {
-            let lists = column.as_list::<i64>();
-            return null_marks(column) + items_weight(lists.value_offsets(), lists.values());
-        }
-        DataType::Map(_, _) => {
-            let maps = column.as_map();
-            return null_marks(column) + items_weight(maps.value_offsets(), maps.entries());
-        }
-        DataType::FixedSizeList(_, _) => return null_marks(column) + column_weight(column.as_fixed_size_list().values()),
-        DataType::Struct(_) => return null_marks(column) + column.as_struct().columns().iter().map(|field| column_weight(field)).sum::<u64>(),
-        _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_unknown| column.get_array_memory_size()),
-    };
-    bytes as u64
-}
-
-/// Size of the items between the first and the last offset, and of the offsets.
-fn items_weight<O: OffsetSizeTrait>(offsets: &[O], items: &dyn Array) -> u64 {
-    let place = |offset: Option<&O>| offset.map_or(0, |offset| offset.as_usize());
-    let (start, end) = (place(offsets.first()), place(offsets.last()));
-    size_of_val(offsets) as u64 + column_weight(&items.slice(start, end.saturating_sub(start)))
-}
-
-fn null_marks(column: &dyn Array) -> u64 {
-    column.nulls().map_or(0, |_nulls| column.len().div_ceil(8) as u64)
 }
 
 /// Calls `each` with the bytes of every row of the only column; `rows_before` is the number of preceding rows of the output.

@@ -2,13 +2,14 @@
 //!
 //! The invariant: the end of a file depends only on the rows: it is before the row that would exceed the limit.
 
-use crate::columns::{select, weight, with_schema};
+use crate::columns::{select, with_schema};
 use crate::compressed::{CompressedFile, FileCompression};
 use crate::encoded::Encoded;
 use crate::file_set::FileSet;
 use crate::follower::Follower;
 use crate::pending_files::PendingFiles;
 use crate::staged::Finished;
+use crate::weight::weight;
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;

@@ -14,14 +14,17 @@ mod follower;
 mod framed;
 mod mds;
 mod parquet;
+mod parquet_file;
 mod pending_files;
 mod record_files;
 mod shards;
 mod staged;
+mod weight;
 
 pub use compressed::FileCompression;
 pub use digest::RowDigest;
 pub use error::{Error, Result};
+pub use parquet_file::{Ending, ParquetFile, ParquetFileOptions};
 pub use pending_files::Target;
 pub use shards::{Format, Shards, ShardsOptions};
 pub use staged::{FileSummary, Finished};

@@ -33,7 +33,8 @@ class Sink:
             bytes, ``"drop_row"`` removes it, ``"drop_sample"`` removes its document. If the store does not respond or rejects the
             credentials, or a disk is full, the run stops in any case.
         schema: the exact columns of the output (anything with ``__arrow_c_schema__``).
-        schema_overrides: types and columns that override those of the rows.
+        schema_overrides: types and columns that override those of the rows, a dict or a schema. Values are converted without loss.
+            Of rows that a ``Map`` returns, other columns have the types of its first result; see ``Map``.
         storage_options: options for the store of remote paths, see ``shardmill.storage.configure``.
     """
 
@@ -77,24 +78,25 @@ class Sink:
             "materialize_on_write": self.materialize_on_write,
             "on_materialize_error": self.on_materialize_error,
             "compression": "zstd",
-            "row_group_size": 128_000,
+            "row_group_size": None,
             "binary_compression": "none",
         }
 
 
 @dataclass(frozen=True, repr=False)
 class ParquetSink(Sink):
-    """Write Parquet. Images of documents are stored uncompressed, other columns are compressed; row groups are limited by bytes.
+    """Write Parquet. Images of documents are stored uncompressed, other columns are compressed.
 
     Rows of a ``TableSource`` become one file per group of input files, with their original types;
     a group without remaining rows has no file, and loses its earlier one with ``mode="resume"``. ``materialize_on_write``,
-    ``on_materialize_error``, ``schema``, ``schema_overrides`` and ``binary_compression`` are only for documents.
+    ``on_materialize_error`` and ``binary_compression`` are only for documents.
 
     Args:
         path: see ``Sink``, also for all other arguments that are not listed here.
         compression: codec of the other columns: zstd, snappy, gzip, brotli, lz4 or none.
         binary_compression: codec of the image column. Images are usually compressed already.
-        row_group_size: maximum number of rows in a row group.
+        row_group_size: number of rows in a row group; by default, as many as have about 8 MiB in memory, as a ``Writer`` makes them. A row
+            group ends between documents.
 
     Raises:
         ValueError: If an option has an invalid value. An unknown codec is reported by ``Pipeline``.
@@ -109,14 +111,15 @@ class ParquetSink(Sink):
 
     compression: str = "zstd"
     binary_compression: str = "none"
-    row_group_size: int = 128_000
+    row_group_size: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for option in ("compression", "binary_compression"):
             if not isinstance(codec := getattr(self, option), str):
                 raise OptionError(f"{option} must be the name of a codec, such as 'zstd', not {codec!r}")
-        object.__setattr__(self, "row_group_size", whole("row_group_size", self.row_group_size, 1))
+        if self.row_group_size is not None:
+            object.__setattr__(self, "row_group_size", whole("row_group_size", self.row_group_size, 1))
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native writer."""

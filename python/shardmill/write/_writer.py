@@ -64,9 +64,10 @@ class Writer:
         format: ``"arrayrecord"``, ``"parquet"``, ``"jsonl"``, ``"webdataset"`` or ``"mds"``; by default, inferred from the extension of
             ``out``, and Parquet for a directory.
         compression: for ArrayRecord ``"zstd:3"``, ``"brotli:6"`` (both also without a level), ``"snappy"`` or ``"none"``; for Parquet
-            ``"zstd"``, ``"snappy"`` or ``"none"``; for JSONL and WebDataset ``"gz:6"``, ``"zstd:3"`` (both also without a level) or
-            ``"none"``; for MDS ``"zstd:7"``, ``"gz"``, ``"br"``, ``"bz2"``, ``"snappy"`` or ``"none"``. The default is zstd for ArrayRecord
-            and Parquet. Other formats are not compressed by default, unless the name ``out`` implies it.
+            ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"brotli"``, ``"lz4"`` or ``"none"``; for JSONL and WebDataset ``"gz:6"``,
+            ``"zstd:3"`` (both also without a level) or ``"none"``; for MDS ``"zstd:7"``, ``"gz"``, ``"br"``, ``"bz2"``, ``"snappy"`` or
+            ``"none"``. The default is zstd for ArrayRecord and Parquet. Other formats are not compressed by default, unless the name
+            ``out`` implies it.
         group_size: number of records per ArrayRecord chunk; 1 by default, which is best for random access.
         shard_bytes: size of a shard before compression, such as ``"64MiB"``. The default is 256 MiB, and 64 MiB for MDS and with an
             index. MDS shards end exactly where MosaicML's do, and 0 means no limit. JSONL and WebDataset shards do not exceed it, unless a

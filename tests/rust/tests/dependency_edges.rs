@@ -16,9 +16,9 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("tokens", &[]),
     ("formats", &["storage"]),
     ("plan", &["storage", "formats"]),
-    ("load", &["storage", "images", "pixels", "formats", "plan", "engine", "tokens"]),
+    ("load", &["storage", "images", "pixels", "formats", "plan", "engine", "tokens", "write"]),
     ("resume", &["storage", "formats", "plan", "engine", "load"]),
-    ("curate", &["storage", "images", "pixels", "formats", "plan", "engine", "load", "resume"]),
+    ("curate", &["storage", "images", "pixels", "formats", "plan", "engine", "load", "resume", "write"]),
     ("check", &["storage", "images", "formats", "plan", "load", "engine", "curate"]),
     ("write", &["storage", "formats", "engine"]),
 ];

@@ -18,6 +18,7 @@ use arrow_schema::SchemaRef;
 pub(crate) use output::CountingFile;
 use serde::{Deserialize, Serialize};
 use shardmill_formats::parquet::ParquetCompression;
+use shardmill_write::ParquetFileOptions;
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -71,8 +72,8 @@ pub struct SinkOptions {
     pub on_materialize_error: OnMaterializeError,
     /// Parquet only: codec of the text columns.
     pub compression: String,
-    /// Parquet only: maximal number of rows in a row group.
-    pub row_group_size: usize,
+    /// Parquet only: number of rows in a row group; if `None`, as many as have about 8 MiB.
+    pub row_group_size: Option<usize>,
     /// Parquet only: codec of the image column; images are compressed already.
     pub binary_compression: String,
 }
@@ -81,6 +82,11 @@ impl SinkOptions {
     /// The path of the document file with this stem.
     pub(crate) fn file_path(&self, stem: &str) -> String {
         format!("{}/{stem}.{}", self.path.trim_end_matches('/'), self.format.extension())
+    }
+
+    /// How a Parquet file is written.
+    pub(crate) fn of_file(&self) -> Result<ParquetFileOptions> {
+        Ok(ParquetFileOptions { compression: self.compression.parse()?, row_group_size: self.row_group_size, ..ParquetFileOptions::default() })
     }
 
     /// # Errors
@@ -92,7 +98,7 @@ impl SinkOptions {
         }
         self.compression.parse::<ParquetCompression>()?;
         self.binary_compression.parse::<ParquetCompression>()?;
-        if self.row_group_size == 0 {
+        if self.row_group_size == Some(0) {
             return Err(Error::Option { option: "row_group_size", problem: "must be positive".to_owned() });
         }
         Ok(())
@@ -227,7 +233,7 @@ impl<'a> Sink<'a> {
         match &mut open.writer {
             BatchWriter::Parquet(batch) => {
                 let column = bodies.into_column();
-                batch.write(chunk, &open.schema, &column, self.options.row_group_size).map_err(in_file)?;
+                batch.write(chunk, &open.schema, &column).map_err(in_file)?;
                 self.scratch = reclaim(column);
             }
             BatchWriter::WebDataset(batch) => {

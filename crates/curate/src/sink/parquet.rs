@@ -7,44 +7,36 @@ use crate::sink::output::CountingFile;
 use crate::table::to_table;
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
-use shardmill_formats::parquet::{Error as ParquetError, ParquetWriter, ParquetWriterOptions};
+use shardmill_formats::parquet::Error as ParquetError;
+use shardmill_write::{ParquetFile, ParquetFileOptions};
 use std::sync::Arc;
 
 pub(super) struct ParquetBatch {
-    writer: ParquetWriter<CountingFile>,
+    file: ParquetFile<CountingFile, CountingFile>,
 }
 
 impl ParquetBatch {
     pub(super) fn new(path: &str, file: CountingFile, schema: &SchemaRef, options: &SinkOptions) -> Result<Self> {
-        let writer_options = ParquetWriterOptions {
-            compression: options.compression.parse()?,
-            payload: schema
-                .field_with_name("binary_content")
-                .ok()
-                .map(|field| Ok::<_, ParquetError>((field.name().clone(), options.binary_compression.parse()?)))
-                .transpose()?,
-            ..ParquetWriterOptions::default()
-        };
-        let writer = ParquetWriter::new(path, file, Arc::clone(schema), &writer_options).map_err(disk_error)?;
-        Ok(Self { writer })
+        let payload = schema
+            .field_with_name("binary_content")
+            .ok()
+            .map(|field| Ok::<_, ParquetError>((field.name().clone(), options.binary_compression.parse()?)))
+            .transpose()?;
+        let options = ParquetFileOptions { payload, ..options.of_file()? };
+        Ok(Self { file: ParquetFile::new(path, file, Arc::clone(schema), options, |file, _, _| Ok(file)) })
     }
 
-    pub(super) fn write(&mut self, chunk: &Chunk, schema: &SchemaRef, binary: &ArrayRef, row_group_size: usize) -> Result<()> {
+    /// Row groups end between documents, and at the end of a chunk, whose memory is used again.
+    pub(super) fn write(&mut self, chunk: &Chunk, schema: &SchemaRef, binary: &ArrayRef) -> Result<()> {
         let chunk = Chunk { schema: Arc::clone(schema), ..chunk.clone() };
         let table = to_table(&chunk, binary)?;
-        for start in (0..table.num_rows()).step_by(row_group_size) {
-            let rows = table.slice(start, row_group_size.min(table.num_rows() - start));
-            self.writer.write_row_group(&rows).map_err(disk_error)?;
-        }
-        Ok(())
+        let document = |row: usize| chunk.rows.get(row).map(|row| row.document);
+        let end_of_document = |end: usize| (end..).find(|end| *end == 0 || document(*end) != document(end - 1)).unwrap_or(end);
+        self.file.write_units(&table, end_of_document)?;
+        Ok(self.file.end_row_group()?)
     }
 
     pub(super) fn finish(self) -> Result<CountingFile> {
-        self.writer.finish().map_err(disk_error)
+        Ok(self.file.finish()?)
     }
-}
-
-/// Reports a full disk as an error of the disk instead of Parquet.
-pub(crate) fn disk_error(error: ParquetError) -> crate::Error {
-    error.into_storage().map_or_else(Into::into, Into::into)
 }

@@ -86,11 +86,11 @@ impl<'a> Recorder<'a> {
         let all = ids.columns().iter().map(Array::logical_nulls);
         let nulls = all.fold(None, |nulls: Option<NullBuffer>, column| NullBuffer::union(nulls.as_ref(), column.as_ref()));
         let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else {
-            return self.output.write(0, ids.clone(), &mut self.uncounted);
+            return self.output.write(0, ids, &mut self.uncounted);
         };
         let whole = BooleanArray::new(nulls.into_inner(), None);
         let ids = filter_record_batch(ids, &whole).map_err(Error::unfit("ids", "a record"))?;
-        self.output.write(0, ids, &mut self.uncounted)
+        self.output.write(0, &ids, &mut self.uncounted)
     }
 
     pub(super) fn finish(mut self) -> Result<Option<Finished>> {

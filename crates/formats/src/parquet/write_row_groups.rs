@@ -105,11 +105,6 @@ impl RowGroupEncoder {
         Ok(())
     }
 
-    /// Approximate size of the row group.
-    pub(super) fn encoded_bytes(&self) -> usize {
-        self.columns.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
-    }
-
     /// # Errors
     /// [`Error::Write`].
     pub fn finish(self) -> Result<EncodedRowGroup, Error> {

@@ -15,8 +15,8 @@ use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use shardmill_engine::Cancel;
-use shardmill_formats::parquet::{ParquetCompression, ParquetWriter, ParquetWriterOptions};
 use shardmill_storage::{AnyDisk, Claim, Claimed, Claims, Disk as _, Remembered, Replace, Unpublished, create_directory, local_path, store_of};
+use shardmill_write::{ParquetFile, ParquetFileOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -373,13 +373,12 @@ impl TokenCounts {
             create_directory(Path::new(&*directory)).map_err(|error| error.to_string())?;
         }
         let staged = store_of(&path).and_then(|store| store.stage(&path, &Unpublished::default())).map_err(|error| error.to_string())?;
-        let options = ParquetWriterOptions { compression: ParquetCompression::Zstd, ..ParquetWriterOptions::default() };
-        let mut writer = ParquetWriter::new(&path, staged, schema(), &options).map_err(|error| error.to_string())?;
+        let mut file = ParquetFile::new(&path, staged, schema(), ParquetFileOptions::default(), |file, _, _| Ok(file));
         for part in parts(entries) {
             let rows = self.rows(part).map_err(|error| error.to_string())?;
-            writer.write_row_group(&rows).map_err(|error| error.to_string())?;
+            file.write(&rows).and_then(|()| file.end_row_group()).map_err(|error| error.to_string())?;
         }
-        writer.finish().map_err(|error| error.to_string())?.publish(Replace::Atomically).map_err(|error| error.to_string())?;
+        file.finish().map_err(|error| error.to_string())?.publish(Replace::Atomically).map_err(|error| error.to_string())?;
         self.files.lock().insert(name);
         Ok(())
     }
