@@ -103,8 +103,6 @@ $(PROFILE_MARK): | $(VENV)/.demo
 
 $(NATIVE): $(RUST_SOURCES) $(VENV)/.demo $(PROFILE_MARK) | own-target
 	@echo "building the native module (minutes the first time) …" >&2
-	@[ "$$(uname -m)" != x86_64 ] || command -v nasm >/dev/null \
-		|| echo "without nasm, JPEG decodes to the same pixels, but slower; on Debian: apt-get install nasm" >&2
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --profile $(PROFILE)
 	@touch $@
 
@@ -112,6 +110,8 @@ $(NATIVE): $(RUST_SOURCES) $(VENV)/.demo $(PROFILE_MARK) | own-target
 build: prerequisites own-target $(NATIVE) ## Build the native module into .venv
 	@# As pip does. Without it, each process compiles the modules again where PYTHONDONTWRITEBYTECODE is set.
 	@$(BIN)/python -m compileall -q python/shardmill
+	@$(BIN)/python -m shardmill --version -v | grep -q scalar \
+		&& echo "this build decodes JPEG at half the speed, because it has no SIMD code; to build it: make assembler build" >&2 || true
 
 .PHONY: build-release
 build-release: ## Build the native module as in wheels, for measurements
@@ -154,7 +154,9 @@ $(TOOLS)/wheels/.ready: requirements-wheels.txt | prerequisites $(CMAKE)
 
 .PHONY: assembler
 assembler: ## Install nasm on Debian, which assembles the SIMD code of libjpeg-turbo for x86-64
-	@[ "$$(uname -sm)" != "Linux x86_64" ] || command -v nasm >/dev/null || $$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --yes nasm
+	@[ "$$(uname -sm)" != "Linux x86_64" ] || command -v nasm >/dev/null || { \
+		$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --yes nasm \
+		&& cargo clean --quiet --package turbojpeg-sys --profile $(PROFILE) && rm -f $(NATIVE); }
 
 .PHONY: wheels
 wheels: $(TOOLS)/wheels/.ready ## Build the wheel and the sdist of HEAD into build/wheels, and check them

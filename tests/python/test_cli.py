@@ -24,6 +24,11 @@ def shards(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
+@pytest.mark.skipif(shutil.which("nasm") is None, reason="CI installs nasm by make assembler")
+def test_build_beside_an_assembler_has_simd() -> None:
+    assert "with SIMD" in shardmill("--version", "--verbose").stdout
+
+
 @pytest.mark.parametrize("command", [[], ["curate"], ["inspect"], ["verify"]])
 def test_help_shows_an_example(command: list[str]) -> None:
     result = shardmill(*command, "--help")
