@@ -1,14 +1,32 @@
-"""A progress bar on the terminal, for runs that take longer than two seconds. It writes only to stderr."""
+"""What a run does, on the terminal, if it takes longer than two seconds. It writes only to stderr."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
 from typing import Any, Self
 
 from shardmill._terminal import Escaping
 
 _PATIENCE_S = 2.0
+#: For `announced`, before a job knows its splits.
+PLANNING = "reading the schema of the inputs"
+
+
+@contextmanager
+def announced(text: str, *, is_shown: bool) -> Iterator[None]:
+    """Say what a with-block does, for work whose end is not known."""
+    timer = Timer(_PATIENCE_S, lambda: sys.stderr.write(f"{text} …\n"))
+    timer.daemon = True
+    if is_shown and sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Progress:

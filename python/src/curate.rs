@@ -5,6 +5,7 @@ use crate::delivery::{Stop, deliver};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::{interruptible, listening};
 use crate::user_stages::stage_of;
+use arrow_schema::{Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
 use shardmill_curate::schema::SchemaChoice;
@@ -26,7 +27,7 @@ impl PyPipeline {
     /// `source` and `sink` are the columns that the user fixes there: all of them, and types of some.
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    #[pyo3(signature = (spec, user_stages, *, source=(None, None), sink=(None, None), checkpoint=None, schema=None))]
+    #[pyo3(signature = (spec, user_stages, *, source=(None, None), sink=(None, None), checkpoint=None, schema=None, results=None))]
     fn new(
         spec: &str,
         user_stages: Vec<Bound<'_, PyAny>>,
@@ -34,6 +35,7 @@ impl PyPipeline {
         sink: (Option<PySchema>, Option<PySchema>),
         checkpoint: Option<&str>,
         schema: Option<&str>,
+        results: Option<Vec<String>>,
     ) -> PyResult<Self> {
         let calls = Calls::new();
         let stages = user_stages.iter().map(|stage| stage_of(stage, calls)).collect::<PyResult<Vec<_>>>()?;
@@ -49,9 +51,10 @@ impl PyPipeline {
             pipeline = pipeline.with_checkpoint(Checkpointing::open(options).map_err(PyShardmillError::from)?);
         }
         if let Some(text) = schema {
-            let schema = schema_of_text(text).map_err(|error| PyShardmillError::option(&error.to_string()))?;
-            pipeline = pipeline.with_schema(Arc::new(schema));
+            pipeline = pipeline.with_schema(parsed_schema(text)?);
         }
+        let results = results.unwrap_or_default().iter().map(|text| parsed_schema(text)).collect::<PyResult<_>>()?;
+        pipeline = pipeline.with_results(results);
         Ok(Self { pipeline: Arc::new(pipeline), calls })
     }
 
@@ -68,10 +71,20 @@ impl PyPipeline {
         self.pipeline.schema().map(|schema| schema_text(schema))
     }
 
+    /// The columns of the results of functions, for other machines; `None` for those that are not decided yet.
+    fn results(&self) -> Vec<Option<String>> {
+        self.pipeline.results().iter().map(|schema| schema.as_ref().map(|schema| schema_text(schema))).collect()
+    }
+
+    /// The columns that the user fixes at the source and at the sink: their names and types.
+    fn declared(&self) -> [Option<Vec<(String, String)>>; 4] {
+        let Choices { source, sink } = self.pipeline.choices();
+        [&source.schema, &source.overrides, &sink.schema, &sink.overrides].map(|schema| schema.as_ref().map(|schema| described(schema)))
+    }
+
     /// The columns of that schema, and their types.
     fn columns(&self) -> Option<Vec<(String, String)>> {
-        let schema = self.pipeline.schema()?;
-        Some(schema.fields().iter().map(|field| (field.name().clone(), column_type_name(field))).collect())
+        self.pipeline.schema().map(|schema| described(schema))
     }
 
     /// Checks that the names in the options exist in the input of the splits.
@@ -135,6 +148,14 @@ impl Stop for StopPipeline<'_> {
     fn abandon(&self) {
         self.pipeline.abandon();
     }
+}
+
+fn parsed_schema(text: &str) -> PyResult<SchemaRef> {
+    Ok(Arc::new(schema_of_text(text).map_err(|error| PyShardmillError::option(&error.to_string()))?))
+}
+
+fn described(schema: &Schema) -> Vec<(String, String)> {
+    schema.fields().iter().map(|field| (field.name().clone(), column_type_name(field))).collect()
 }
 
 fn parsed(splits: &[String]) -> PyShardmillResult<Vec<Split>> {

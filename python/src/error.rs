@@ -75,6 +75,7 @@ impl From<CurateError> for PyShardmillError {
             CurateError::Parquet(_) | CurateError::Cast { .. } => "FormatError",
             CurateError::Load(inner) => load_class(inner),
             CurateError::Resume(inner) => resume_class(inner),
+            CurateError::Write(inner) => write_class(inner),
             CurateError::NoSampleId { .. } | CurateError::AbsentColumn { .. } | CurateError::AbsentKey { option: "expression", .. } => {
                 "MissingColumnError"
             }
@@ -84,6 +85,7 @@ impl From<CurateError> for PyShardmillError {
             | CurateError::PayloadKey { .. }
             | CurateError::StageResult { .. }
             | CurateError::StageSchema { .. }
+            | CurateError::NullResult { .. }
             | CurateError::NullId { .. }
             | CurateError::LateColumn { .. } => "FormatError",
             _ => "CurateError",

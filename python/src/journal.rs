@@ -125,6 +125,11 @@ impl PyJournal {
         answered(py, || self.with(|journal| journal.agreed("id_types")))
     }
 
+    /// The columns of the results of functions that the job has agreed on.
+    fn results(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        answered(py, || self.with(|journal| journal.results()))
+    }
+
     /// What workers need to commit, as JSON.
     fn target(&self) -> PyShardmillResult<String> {
         let target = self.with(|journal| Ok(journal.commit_target()))?;

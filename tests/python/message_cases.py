@@ -29,6 +29,7 @@ from message_situations import (
     closed_reader,
     iterated_after_a_newer_one,
     job,
+    returning,
     second_job_of_a_checkpoint,
     subclass,
     written_after_close,
@@ -406,6 +407,13 @@ CASES: dict[str, Callable[[], Any]] = {
     "unknown column of a source": lambda: job(source=TableSource("in", columns=["y"])),
     "stage that fails": lambda: job(Map(failing)),
     "stage that returns no table": lambda: job(Map(len)),
+    "result of another type": lambda: job(returning([1], ["a"])),
+    "result with a new column": lambda: job(returning([1], None)),
+    "result without a type": lambda: job(returning([None], [1])),
+    "declared type that is too small": lambda: job(source=TableSource("in", schema_overrides={"x": pa.bool_()})),
+    "declared id column": lambda: job(
+        source=TableSource("in", schema_overrides={"x": pa.string()}), checkpoint={"path": "ids", "id_column": "x"}
+    ),
     "filter stage of an unknown column": lambda: job(Filter(sm.col("y") > 1)),
     "documents without samples": lambda: job(source=WebDatasetSource("empty")),
     "max_problems of text": lambda: verify(P, max_problems="5"),  # pyright: ignore[reportArgumentType]

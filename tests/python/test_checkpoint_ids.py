@@ -192,7 +192,9 @@ def test_rows_that_share_an_id_are_all_processed_in_whatever_run(job, at):
 def test_row_of_a_failed_file_is_skipped_when_a_file_that_was_added_later_has_done_its_id(job):
     def run(fails_after: int | None):
         stage = Map(FailsAtZero(job.out, fails_after), name="work", batch_size=1000)
-        return job.pipeline(stages=[stage]).run(threads=2, progress=False)
+        # The other files do not wait for the first result.
+        sink = {"schema": pa.schema([("id", pa.int64())])}
+        return job.pipeline(stages=[stage], sink=sink).run(threads=2, progress=False)
 
     job.write("0", list(range(100)))
     with pytest.raises(sm.Error, match="zero"):

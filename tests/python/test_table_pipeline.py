@@ -382,8 +382,6 @@ def test_stages_for_documents_are_refused_when_the_pipeline_is_made(tmp_path, st
 def test_sink_and_batch_size_that_do_not_fit_the_source_are_refused(tmp_path):
     with pytest.raises(OptionError, match="written by ParquetSink"):
         Pipeline(source=TableSource("in"), sink=WebDatasetSink(tmp_path / "out"))
-    with pytest.raises(OptionError, match="for documents"):
-        Pipeline(source=TableSource("in"), sink=ParquetSink(tmp_path / "out", schema=pa.schema([])))
     with pytest.raises(OptionError, match="`batch_size` is for rows of a TableSource"):
         stages = [Map(lambda table: table, batch_size=5)]
         Pipeline(source=InterleavedParquetSource("in"), stages=stages, sink=ParquetSink(tmp_path / "out"))
@@ -406,13 +404,11 @@ def test_exception_of_a_function_names_stage_and_file_and_is_the_cause(tmp_path)
 
 
 @pytest.mark.parametrize("batch_size", [10, 20, None])
-def test_function_that_changes_its_columns_is_an_error_that_names_the_stage(tmp_path, batch_size):
+def test_function_that_changes_its_types_is_an_error_that_names_the_stage(tmp_path, batch_size):
     def fickle(table):
-        return table if table["x"][0].as_py() < 40 else table.drop_columns(["id"])
+        return table if table["x"][0].as_py() < 40 else table.set_column(1, "x", table["id"])
 
-    with pytest.raises(
-        FormatError, match="Stage fickle returned other columns.*x: int64; before: id: string, x: int64"
-    ):
+    with pytest.raises(FormatError, match="Stage fickle returned .*column `x` is string, and was int64"):
         run(TableSource(write_files(tmp_path / "in")), tmp_path, Map(fickle, name="fickle", batch_size=batch_size))
 
 
@@ -484,3 +480,30 @@ def test_outputs_are_named_after_their_first_input(tmp_path):
         written = {path.name: pq.read_table(path)["x"].to_pylist() for path in (tmp_path / "out").iterdir()}
         stems = {values[0]: re.fullmatch("(.*)-[0-9a-f]{32}[.]parquet", name)[1] for name, values in written.items()}
         assert stems == dict(enumerate(expected))
+
+
+def pages(path):
+    """The bytes of a Parquet file before its footer, and what the footer says about them."""
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    metadata = pq.read_metadata(path)
+    return content[:-footer], [metadata.row_group(number).to_dict() for number in range(metadata.num_row_groups)]
+
+
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "brotli", "lz4", "none"])
+def test_writer_and_job_write_the_same_file(tmp_path, compression):
+    rows = 250_000
+    columns = {"id": [f"id-{row}" for row in range(rows)], "kind": ["ab"[row % 2] for row in range(rows)]}
+    lists = pa.array([[row, None] if row % 3 else None for row in range(rows)], pa.list_(pa.int64()))
+    table = pa.table(columns | {"x": pa.array(range(rows)), "lists": lists})
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=7000)
+    table = pa.table(sm.Dataset(tmp_path / "in.parquet"))
+    with sm.Writer(tmp_path / "written.parquet", compression=compression) as writer:
+        for start in range(0, rows, 4000):
+            writer.write_batch(table.slice(start, 4000))
+    sink = ParquetSink(tmp_path / "out", compression=compression)
+    Pipeline(source=TableSource(tmp_path / "in.parquet"), sink=sink).run(progress=False)
+    [job] = (tmp_path / "out").glob("*.parquet")
+    found, expected = pages(job), pages(tmp_path / "written.parquet")
+    assert found == expected
+    assert len(found[1]) > 1

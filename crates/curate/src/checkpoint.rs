@@ -3,13 +3,14 @@
 use crate::report::SplitReport;
 use crate::tables::{IdPolicy, NullIds};
 use crate::{Error, Result};
-use arrow_schema::{Field, Schema};
+use arrow_schema::{Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
+use shardmill_plan::schema::{schema_of_text, schema_text};
 use shardmill_plan::{Split, Unit};
-use shardmill_resume::DoneIds;
 use shardmill_resume::index::{IdIndex, Levels};
-use shardmill_resume::journal::{Attempt, CommitTarget, Committer, Outcome, UnitCounts};
+use shardmill_resume::journal::{Attempt, CommitTarget, Committer, Outcome, UnitCounts, result_name};
 use shardmill_resume::keys::IdSchema;
+use shardmill_resume::{DoneIds, Error as ResumeError};
 use shardmill_storage::AnyDisk;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -89,6 +90,13 @@ impl Checkpointing {
             ids.insert(segment, IdPolicy { done: Some(done), ..no_index.clone() });
         }
         Ok(Self { committer, ids, no_index })
+    }
+
+    /// Records the columns of the results of a function for later runs and for other workers, unless
+    /// one of them was faster; returns the recorded ones.
+    pub(crate) fn agree_on_result(&self, function: usize, schema: &Schema) -> Result<SchemaRef> {
+        let text = self.committer.agree(&result_name(function), &schema_text(schema))?;
+        Ok(Arc::new(schema_of_text(&text).map_err(|source| ResumeError::Arrow { source })?))
     }
 
     pub(crate) fn ids(&self, split: &Split) -> &IdPolicy {

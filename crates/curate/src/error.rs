@@ -51,9 +51,11 @@ pub enum Error {
     Load(Box<shardmill_load::Error>),
     #[error(transparent)]
     Resume(Box<shardmill_resume::Error>),
-    /// A stage of a table job returned a different schema than before.
-    #[error("Stage {stage} returned other columns for rows of `{path}` than before: {problem}")]
+    /// A result does not fit the columns that the first call of the job decided.
+    #[error("Stage {stage} returned rows for `{path}` that do not fit those of its first call: {problem}")]
     StageSchema { stage: String, path: String, problem: String },
+    #[error("Stage {stage} returned only nulls without a type in column `{column}` of its first result, for rows of `{path}`")]
+    NullResult { stage: String, path: String, column: String },
     /// A row without an id could not be identified by a later run.
     #[error("Id column `{column}` is null in row {row} of `{path}`")]
     NullId { column: String, path: String, row: u64 },
@@ -71,6 +73,8 @@ pub enum Error {
     LateColumn { column: String, path: String },
     #[error("{} the limit of {limit}; the last: {last}", exceeding(*.count))]
     ErrorBudget { count: u64, limit: u64, last: String },
+    #[error(transparent)]
+    Write(Box<shardmill_write::Error>),
     #[error("The description of the pipeline cannot be read")]
     Spec(#[from] serde_json::Error),
 }
@@ -78,6 +82,17 @@ pub enum Error {
 impl From<shardmill_storage::Error> for Error {
     fn from(error: shardmill_storage::Error) -> Self {
         Self::Storage(Arc::new(error))
+    }
+}
+
+impl From<shardmill_write::Error> for Error {
+    fn from(error: shardmill_write::Error) -> Self {
+        match error {
+            shardmill_write::Error::Storage(error) => error.into(),
+            shardmill_write::Error::Parquet(error) => error.into(),
+            shardmill_write::Error::Engine(error) => error.into(),
+            other => Self::Write(Box::new(other)),
+        }
     }
 }
 
@@ -108,8 +123,9 @@ impl Error {
             Self::Plan(error) => error.hint(),
             Self::Load(error) => error.hint(),
             Self::Resume(error) => error.hint(),
-            Self::StageSchema { .. } => {
-                Some("return the same columns and types for all tables, also for empty ones; give the schema where values may be null")
+            Self::Write(error) => error.hint(),
+            Self::StageSchema { .. } | Self::NullResult { .. } => {
+                Some("declare the column in schema_overrides of the sink, or return the same columns and types from every call")
             }
             Self::NullId { .. } => Some("null_ids=\"always_process\" processes such rows in each run"),
             Self::AbsentKey { option: "texts_field and images_field", .. } => Some(

@@ -17,7 +17,7 @@ use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext, split_sources};
 use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext, first_filters};
-use crate::tables::{self, Agreed, IdPolicy, TableInput, TableJob, TableOptions, TablePlan, check_stages};
+use crate::tables::{self, Agreed, IdPolicy, ResultSchemas, TableInput, TableJob, TableOptions, TablePlan, Turn, check_stages};
 use crate::{Error, Result};
 use arrow_schema::SchemaRef;
 use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
@@ -39,8 +39,7 @@ const FETCHED_BYTES: u64 = 256 << 20;
 pub struct Pipeline {
     spec: Spec,
     stages: Vec<Stage>,
-    source_choice: SchemaChoice,
-    sink_choice: SchemaChoice,
+    choices: Choices,
     errors: ErrorBudget,
     /// Buffers of finished splits. New memory costs a page fault per 4 KiB, which is half of the time to fill it.
     buffers: Mutex<Vec<Vec<u8>>>,
@@ -54,6 +53,9 @@ pub struct Pipeline {
     schema: OnceLock<SchemaRef>,
     /// Opens the files of a table job.
     reader: OnceLock<TableReader>,
+    /// Decided by an earlier run, or on another machine.
+    results: Vec<SchemaRef>,
+    running: OnceLock<Arc<ResultSchemas>>,
 }
 
 /// The columns fixed by the user, at both ends.
@@ -79,12 +81,15 @@ impl Pipeline {
         }
         let errors = ErrorBudget::new(spec.max_errors);
         let ids = FooterCheck { columns: spec.id_columns.clone(), allows_nulls: spec.allows_null_ids };
-        let (source_choice, sink_choice) = (choices.source, choices.sink);
+        let declared = choices.source.overrides.iter().flat_map(|overrides| overrides.fields());
+        if let Some(field) = declared.into_iter().find(|field| spec.id_columns.contains(field.name())) {
+            let problem = format!("declares the id column `{}`; keys are made from ids as the files have them", field.name());
+            return Err(Error::Option { option: "schema_overrides", problem });
+        }
         Ok(Self {
             spec,
             stages,
-            source_choice,
-            sink_choice,
+            choices,
             errors,
             buffers: Mutex::default(),
             unpublished: Unpublished::default(),
@@ -93,6 +98,8 @@ impl Pipeline {
             planned: Mutex::default(),
             schema: OnceLock::new(),
             reader: OnceLock::new(),
+            results: Vec::new(),
+            running: OnceLock::new(),
         })
     }
 
@@ -106,6 +113,32 @@ impl Pipeline {
     #[must_use]
     pub fn with_schema(self, schema: SchemaRef) -> Self {
         Self { schema: schema.into(), ..self }
+    }
+
+    /// The columns of the results of functions, as [`Pipeline::results`] of an earlier run, or on another machine.
+    #[must_use]
+    pub fn with_results(self, results: Vec<SchemaRef>) -> Self {
+        Self { results, ..self }
+    }
+
+    /// For each function of a table job whose first result decides the columns of later ones: these columns, once they are decided.
+    pub fn results(&self) -> Vec<Option<SchemaRef>> {
+        self.result_schemas().decided()
+    }
+
+    fn result_schemas(&self) -> &Arc<ResultSchemas> {
+        self.running.get_or_init(|| {
+            let functions = self.stages.iter().filter(|stage| matches!(stage, Stage::Table(_))).count();
+            let is_table = matches!(self.spec.source, SourceOptions::Table(_));
+            // The columns of the last function may be given.
+            let deciding = functions.saturating_sub(usize::from(self.choices.sink.schema.is_some()));
+            Arc::new(ResultSchemas::new(if is_table { deciding } else { 0 }, &self.results))
+        })
+    }
+
+    /// The columns that the user fixes.
+    pub fn choices(&self) -> &Choices {
+        &self.choices
     }
 
     /// On which the files of a job have agreed; `None` before it is planned, and for tars.
@@ -180,11 +213,9 @@ impl Pipeline {
 
     /// The keys and columns that the first filters name.
     fn filtered(&self) -> Vec<String> {
-        let given = [&self.source_choice.schema, &self.source_choice.overrides];
-        let is_given = |name: &str| given.into_iter().flatten().any(|schema| schema.field_with_name(name).is_ok());
         let names: BTreeSet<&str> = first_filters(&self.stages).flat_map(|filter| filter.columns()).collect();
         // A name with dots may be a path into a struct.
-        names.into_iter().filter(|name| !is_reserved(name) && !name.contains('.') && !is_given(name)).map(str::to_owned).collect()
+        names.into_iter().filter(|name| !is_reserved(name) && !name.contains('.') && !self.choices.source.names(name)).map(str::to_owned).collect()
     }
 
     /// Prepares the output directory. Call it once per run, after [`Pipeline::splits`]. A resumed run continues in the existing directory.
@@ -213,7 +244,7 @@ impl Pipeline {
         let shared = Shared::new(Roots::new(&self.spec.paths, &self.spec.allowed_roots), budget);
         Ok(run_until_error(splits.len(), lanes, cancel, move |index| {
             let split = splits.get(index).cloned().unwrap_or_else(|| Split::new(index, Vec::new()));
-            pipeline.run_split(&split, &slots, &shared, &stop)
+            pipeline.run_split(&split, index, &slots, &shared, &stop)
         })?)
     }
 
@@ -222,13 +253,16 @@ impl Pipeline {
         self.unpublished.abandon();
     }
 
-    /// Runs one split on the calling thread.
+    /// Runs one split on the calling thread; `place` is its place in the order of the run.
     ///
     /// # Errors
     /// Under the policy `error`, when a stage raises, when the disk is full, and when cancelled. No file of the failed batch is then visible.
-    pub fn run_split(&self, split: &Split, slots: &CoreSlots, shared: &Shared, cancel: &Cancel) -> Result<SplitReport> {
+    fn run_split(&self, split: &Split, place: usize, slots: &CoreSlots, shared: &Shared, cancel: &Cancel) -> Result<SplitReport> {
         if let SourceOptions::Table(options) = &self.spec.source {
-            return self.run_table_split(split, options, slots, cancel);
+            let turn = self.result_schemas().turn(place, slots, self.checkpoint.as_ref(), cancel)?;
+            let report = self.run_table_split(split, options, &turn, cancel)?;
+            turn.end();
+            return Ok(report);
         }
         let slot = slots.acquire(cancel)?;
         let start = Instant::now();
@@ -245,7 +279,7 @@ impl Pipeline {
         let sink_stage = self.stages.len() + 1;
         let attempt = self.attempt(split)?;
         let publishing = self.publishing(split, attempt.as_ref());
-        let mut sink = Sink::new(&self.spec.sink, &self.sink_choice, publishing, sink_stage, is_materialized, locator());
+        let mut sink = Sink::new(&self.spec.sink, &self.choices.sink, publishing, sink_stage, is_materialized, locator());
         sink.lend_buffer(self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default());
         let mut ids = HashSet::new();
         let mut downstream = Duration::ZERO;
@@ -272,9 +306,9 @@ impl Pipeline {
         let (chunk_bytes, filtered) = (self.spec.chunk_bytes, self.filtered());
         let mut context = SplitContext { report: &mut report, cancel, is_located, chunk_bytes, errors: &self.errors, shared, filtered: &filtered };
         match &self.spec.source {
-            SourceOptions::WebDataset(options) => read_webdataset(split, options, &self.source_choice, &mut context, &mut emit)?,
+            SourceOptions::WebDataset(options) => read_webdataset(split, options, &self.choices.source, &mut context, &mut emit)?,
             SourceOptions::Parquet(options) => {
-                let columns = ParquetColumns { schema: self.planned_schema()?, choice: &self.source_choice };
+                let columns = ParquetColumns { schema: self.planned_schema()?, choice: &self.choices.source };
                 read_parquet(split, options, &columns, &mut context, &mut emit)?;
             }
             SourceOptions::Table(_) => {}
@@ -342,8 +376,7 @@ impl Pipeline {
         Ok(found)
     }
 
-    fn run_table_split(&self, split: &Split, options: &TableOptions, slots: &CoreSlots, cancel: &Cancel) -> Result<SplitReport> {
-        let slot = slots.acquire(cancel)?;
+    fn run_table_split(&self, split: &Split, options: &TableOptions, turn: &Turn<'_>, cancel: &Cancel) -> Result<SplitReport> {
         let mut report = SplitReport { split: split.index, ..SplitReport::default() };
         report.files = split.files.iter().map(|file| file.path.clone()).collect();
         let reader = self.table_reader(split, options)?;
@@ -353,10 +386,20 @@ impl Pipeline {
         let ids = self.checkpoint.as_ref().map_or(&no_ids, |checkpoint| checkpoint.ids(split));
         let records_ids = attempt.as_ref().filter(|_| !ids.columns.is_empty());
         let ids_path = records_ids.map(|attempt| attempt.lock().unwrap_or_else(PoisonError::into_inner).ids_path());
-        let job =
-            TableJob { options, reader, stages: &self.stages, sink: &self.spec.sink, ids, publishing, cancel, chunk_bytes: self.spec.chunk_bytes };
+        let job = TableJob {
+            options,
+            reader,
+            stages: &self.stages,
+            sink: &self.spec.sink,
+            choices: &self.choices,
+            turn,
+            ids,
+            publishing,
+            cancel,
+            chunk_bytes: self.spec.chunk_bytes,
+        };
         let outcome = tables::run(split, &job, ids_path.as_deref(), &mut report)?;
-        drop(slot);
+        turn.leave();
         match outcome.rows {
             Some(rows) => rows.publish(publishing, self.stages.len() + 1, tables::SINK_STAGE, &mut report)?,
             None if attempt.is_none() => self.remove_earlier(&outcome.path)?,
@@ -381,7 +424,7 @@ impl Pipeline {
     }
 
     fn table_input<'a>(&'a self, options: &'a TableOptions) -> TableInput<'a> {
-        TableInput { paths: &self.spec.paths, options, stages: &self.stages, ids: &self.ids, declared: self.source_choice.schema.as_ref() }
+        TableInput { paths: &self.spec.paths, options, stages: &self.stages, ids: &self.ids, choice: &self.choices.source }
     }
 
     fn table_reader(&self, split: &Split, options: &TableOptions) -> Result<&TableReader> {

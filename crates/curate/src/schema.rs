@@ -108,6 +108,16 @@ pub struct SchemaChoice {
 }
 
 impl SchemaChoice {
+    /// Whether the user fixes any column.
+    pub(crate) fn is_made(&self) -> bool {
+        self.schema.is_some() || self.overrides.is_some()
+    }
+
+    /// Whether the user fixes the type of a column.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        [&self.schema, &self.overrides].into_iter().flatten().any(|schema| schema.field_with_name(name).is_ok())
+    }
+
     #[must_use]
     pub fn apply(&self, inferred: &SchemaRef) -> SchemaRef {
         match (&self.schema, &self.overrides) {

@@ -10,7 +10,7 @@ use arrow_array::{
     Array, ArrayRef, BinaryViewArray, Int32Array, LargeStringArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array, new_null_array,
 };
 use arrow_buffer::Buffer;
-use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use arrow_select::take::take;
 use bytes::Bytes;
 use shardmill_formats::table::type_name;
@@ -27,6 +27,19 @@ pub fn cast_checked(name: &str, array: &ArrayRef, to: &DataType) -> Result<Array
         data_type: type_name(to),
         source: misfit.into_arrow(array.data_type(), to),
     })
+}
+
+/// The columns of `schema`: matched by name, null where they are missing, and converted without loss.
+///
+/// # Errors
+/// [`Error::Cast`].
+pub(crate) fn in_schema(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let column = |field: &FieldRef| match rows.column_by_name(field.name()) {
+        Some(column) => cast_checked(field.name(), column, field.data_type()),
+        None => Ok(new_null_array(field.data_type(), rows.num_rows())),
+    };
+    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
+    batch_of(Arc::clone(schema), columns, rows.num_rows()).map_err(Error::unfit("table", "its schema"))
 }
 
 /// `chunk` as a table of its schema; `binary` is the image column.

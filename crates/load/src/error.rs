@@ -224,9 +224,9 @@ impl Error {
             Self::TextOption { .. } => {
                 Some("delimiter and quote are for CSV, encoding for CSV and JSONL, nan for JSONL and WebDataset; leave it out")
             }
-            Self::Inexact { .. } => {
-                Some("select files of one type by a glob, leave the column out by columns=, or write the files again with one type")
-            }
+            Self::Inexact { .. } => Some(
+                "select files of one type by a glob, leave the column out by columns=, write the files again with one type, or declare another type in schema_overrides of a TableSource",
+            ),
             _ => None,
         }
     }

@@ -91,9 +91,9 @@ impl Error {
                 (_, Literal::Boolean(_)) => Some("only a boolean column is a condition by itself; compare others, such as `x != 0`"),
                 _ => None,
             },
-            Self::SchemaConflict { .. } => {
-                Some("select files of one type by a glob, or write them again with one type; of CSV and JSONL files, give the types by schema=")
-            }
+            Self::SchemaConflict { .. } => Some(
+                "select files of one type by a glob, or write them again with one type; of CSV and JSONL files, give the types by schema=, and of a TableSource by schema_overrides",
+            ),
             Self::Overflow { .. } => Some("multiply a column by 1.0 to compute with floats"),
             _ => None,
         }

@@ -299,7 +299,13 @@ class Map:
     """Run a user-defined function on tables.
 
     The function gets a ``pyarrow.Table`` and returns one (or anything with ``__arrow_c_stream__``). Rows may be changed,
-    dropped and added; all returned tables must have the same columns. Requires ``shardmill[arrow]``.
+    dropped and added. Requires ``shardmill[arrow]``.
+
+    For rows of a ``TableSource``, the first result with rows decides the columns of all files of the job, together with the
+    ``schema`` or ``schema_overrides`` of the sink: the result of the first call of the first group of input files that yields a
+    row. Later results are converted without loss; a column that they lack is null. A new column, a value that does not fit,
+    and a column of that first result that has only nulls without a type stop the job. So declare a type in
+    ``schema_overrides`` where the types of results depend on the rows of a call.
 
     For interleaved rows, the table has whole documents; ``sample_id``, ``position`` and ``modality`` must not become null.
     ``binary_content`` is null for images that have not been fetched yet (``materialize_on_read=False``); they are fetched

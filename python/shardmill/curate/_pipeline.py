@@ -14,7 +14,7 @@ from shardmill._extras import pyarrow_for
 from shardmill._memory import peak_rss_bytes
 from shardmill._native import curate as native
 from shardmill._option_values import whole
-from shardmill._progress import Progress
+from shardmill._progress import PLANNING, Progress, announced
 from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
 from shardmill.curate._placement import refuse_inside_input
@@ -94,10 +94,6 @@ class Pipeline:
         self.stages = list(self.stages)
         self.memory_bytes = byte_count(self.memory_bytes, "memory_bytes")
         self._configure_storage()
-        if self.source.kind == "table" and (self.sink.schema is not None or self.sink.schema_overrides is not None):
-            raise OptionError(
-                "`schema` of a sink is only for documents\nhint: cast rows of a TableSource in a Map stage"
-            )
         self._native_pipeline(may_replace=False)
 
     def _configure_storage(self) -> None:
@@ -131,11 +127,16 @@ class Pipeline:
         return spec, user_stages
 
     def _native_pipeline(
-        self, *, may_replace: bool, checkpoint: str | None = None, schema: str | None = None
+        self,
+        *,
+        may_replace: bool,
+        checkpoint: str | None = None,
+        schema: str | None = None,
+        results: Sequence[str | None] = (),
     ) -> native.Pipeline:
         """Return the native pipeline. With ``checkpoint``, the options of a plan, its splits are committed to a journal.
 
-        ``schema`` is that of a planned job over tables.
+        ``schema`` is that of a planned job over tables, and ``results`` are the columns that its functions return.
         """
         spec, user_stages = self._spec(may_replace=may_replace)
         if checkpoint is not None:
@@ -149,6 +150,7 @@ class Pipeline:
             sink=(self.sink.schema, _overrides(self.sink.schema_overrides)),
             checkpoint=checkpoint,
             schema=schema,
+            results=[schema for schema in results if schema is not None],
         )
 
     def run(
@@ -195,9 +197,10 @@ class Pipeline:
         if self.checkpoint is None:
             refuse_inside_input("output", real(self.sink.path), [real(path) for path in self.source.paths()])
             pipeline = self._native_pipeline(may_replace=executor == "ray")
-            splits, left_out = pipeline.splits(available_cores())
+            with announced(PLANNING, is_shown=progress):
+                splits, left_out = pipeline.splits(available_cores())
+                pipeline.check_names(splits)
             warn_of_left_out(left_out, outcome=_LEFT_OUT)
-            pipeline.check_names(splits)
             pipeline.prepare(splits, is_resumed=False)
             self._run(_Work(pipeline, splits, None), executor, at_once, progress, report)
         else:
@@ -213,7 +216,10 @@ class Pipeline:
                         report.committed_before = resumption.committed
                     report.checkpoint_load_s += resumption.load_s
                     pipeline = self._native_pipeline(
-                        may_replace=False, checkpoint=resumption.plan.options(), schema=resumption.schema
+                        may_replace=False,
+                        checkpoint=resumption.plan.options(),
+                        schema=resumption.schema,
+                        results=resumption.results,
                     )
                     self._run(_Work(pipeline, resumption.splits, resumption.plan), executor, at_once, progress, report)
                     resumption.finish(report, had_workers=executor == "ray")
@@ -242,7 +248,11 @@ class Pipeline:
                 from shardmill.curate._ray_executor import SplitRunner, run_on_ray
 
                 report.storage += run_on_ray(
-                    SplitRunner(self, work.plan, pipeline.schema()), self.max_errors, splits, at_once, on_report
+                    SplitRunner(self, work.plan, pipeline.schema(), pipeline.results()),
+                    self.max_errors,
+                    splits,
+                    at_once,
+                    on_report,
                 )
                 # Removes staging files of killed workers.
                 pipeline.prepare([], is_resumed=True)

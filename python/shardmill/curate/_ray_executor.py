@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import chdir, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,14 +52,14 @@ def run_on_ray(
         shardmill.Error: If a split failed: the first error to arrive, without delay. Splits that were running are stopped; none of their output
             is visible.
     """
-    from shardmill.integrations._ray_tasks import connected, run_splits
+    from shardmill.integrations._ray_tasks import connected
 
     # As many CPUs as concurrent splits, if a cluster must be started.
     cores = workers or available_cores()
     early: dict[int, str] = {}
     reported = quarantined = 0
     storage = StorageMetrics()
-    with connected(cores), runner.landmarks(), closing(run_splits(runner, splits, workers)) as outcomes:
+    with connected(cores), runner.landmarks(), closing(_outcomes(runner, splits, workers)) as outcomes:
         for index, outcome in outcomes:
             early[index] = outcome.report()
             storage += outcome.storage
@@ -78,13 +78,37 @@ def run_on_ray(
     return storage
 
 
+def _outcomes(runner: SplitRunner, splits: list[str], workers: int | None) -> Generator[tuple[int, Outcome]]:
+    """Yield the index of a split and its outcome. Splits run alone until the first rows of all functions have decided their columns."""
+    from shardmill.integrations._ray_tasks import run_splits
+
+    first = 0
+    while None in runner.results and first < len(splits):
+        with closing(run_splits(runner, splits[first : first + 1], 1)) as outcomes:
+            for _only, outcome in outcomes:
+                runner.results = outcome.results
+                yield first, outcome
+        first += 1
+    with closing(run_splits(runner, splits[first:], workers)) as outcomes:
+        for index, outcome in outcomes:
+            yield first + index, outcome
+
+
 class SplitRunner:
     """The pipeline on a worker."""
 
-    def __init__(self, pipeline: Pipeline, plan: CommitPlan | None = None, schema: str | None = None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        plan: CommitPlan | None = None,
+        schema: str | None = None,
+        results: Sequence[str | None] = (),
+    ) -> None:
         self._pipeline = pipeline
         self._plan = plan
         self._schema = schema
+        #: The columns of the results of functions, None where they are not decided yet.
+        self.results = results
         # Relative paths refer to the same files as on the driver; output names are derived from them.
         self._directory = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
         self._landmarks: list[Landmark] = []
@@ -137,10 +161,10 @@ class SplitRunner:
                 self._pipeline._configure_storage()
                 # Native pipelines count errors; a retried task starts at zero.
                 pipeline = self._pipeline._native_pipeline(
-                    may_replace=True, checkpoint=self._checkpoint, schema=self._schema
+                    may_replace=True, checkpoint=self._checkpoint, schema=self._schema, results=self.results
                 )
                 text = pipeline.run_split(split)
-                return Outcome(text=text, storage=storage_metrics() - before)
+                return Outcome(text=text, results=pipeline.results(), storage=storage_metrics() - before)
         except errors.StorageError as error:
             return Outcome(failure=_packed(located(error)))
         except errors.Error as error:
@@ -161,6 +185,7 @@ class Outcome:
     """The result of a split: its report and its requests, or the exception that stopped it, pickled."""
 
     text: str = ""
+    results: Sequence[str | None] = ()
     failure: bytes | None = None
     storage: StorageMetrics = field(default_factory=StorageMetrics)
 

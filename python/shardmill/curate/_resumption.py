@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from shardmill._native import journal as native
 from shardmill._native import storage
 from shardmill._native.resume import id_types, versions_of
+from shardmill._progress import PLANNING, announced
 from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
 from shardmill.curate._placement import refuse_inside_input
@@ -145,6 +146,7 @@ class Resumption:
     Attributes:
         splits: the remaining splits, each as JSON.
         schema: the schema of a job over tables.
+        results: the columns that its functions return, as far as earlier runs have decided them.
         plan: the plan for the workers.
         left_out: files below the paths that are skipped because of their format.
         committed: number of splits committed by earlier runs.
@@ -166,6 +168,7 @@ class Resumption:
         self._native = pipeline._native_pipeline(may_replace=False)
         self.splits: list[str] = []
         self.schema: str | None = None
+        self.results: list[str] = []
         self.left_out: list[str] = []
         self.plan = CommitPlan(target="")
         self.committed = 0
@@ -179,7 +182,8 @@ class Resumption:
         self.load_s = time.perf_counter() - start
         if is_remote(self._path) or not Path(self._path).is_dir() or not any(Path(self._path).iterdir()):
             # Options that name keys or columns that the input lacks, before the journal records them. A started job has passed this check.
-            self._native.check_names(self._native.splits(available_cores())[0])
+            with announced(PLANNING, is_shown=self._progress):
+                self._native.check_names(self._native.splits(available_cores())[0])
         self._journal = native.Journal(json.dumps(self._options()))
         try:
             is_begun = self._journal.published()
@@ -215,8 +219,10 @@ class Resumption:
         if added and checkpoint.duplicate_ids == "strict":
             self._refuse_duplicates(added)
         types = self._known_id_types(done) if added and checkpoint._id_columns else None
-        self.splits = journal.plan(native_pipeline, new, types, available_cores())
+        with announced(PLANNING, is_shown=self._progress):
+            self.splits = journal.plan(native_pipeline, new, types, available_cores())
         self.schema = native_pipeline.schema()
+        self.results = journal.results()
         # A run that died before its first commit may have planned without emptying the directory.
         native_pipeline.prepare(self.splits, is_resumed=not self._overwrites)
         segments = sorted({json.loads(split)["unit"]["segment"] for split in self.splits})
@@ -265,7 +271,7 @@ class Resumption:
     def _options(self) -> dict[str, Any]:
         journal = {
             "path": self._path,
-            "fingerprint": fingerprint(self._pipeline, self._checkpoint, self._imports),
+            "fingerprint": fingerprint(self._pipeline, self._native, self._checkpoint, self._imports),
             "inputs": [root_of(path) for path in self._pipeline.source.paths()],
             "output": real(self._output),
             "reprocesses_changed": self._checkpoint.changed_input == "reprocess",
@@ -414,15 +420,24 @@ def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
     return has_rows and not missing
 
 
-def fingerprint(pipeline: Pipeline, checkpoint: Checkpoint, done: list[str]) -> dict[str, Any]:
+#: The options with columns that the user fixes.
+_DECLARED = [(part, name) for part in ("source", "sink") for name in ("schema", "schema_overrides")]
+
+
+def fingerprint(pipeline: Pipeline, native_pipeline: Any, checkpoint: Checkpoint, done: list[str]) -> dict[str, Any]:
     """Return the parts that a checkpoint must share with this job, by name; inputs and output are compared separately."""
     spec, _ = pipeline._spec()
     # Without the memory limit: raising it must not make it another job.
     source = {name: value for name, value in pipeline.source._options().items() if name != "max_decoded_bytes"}
+    sink = {name: spec["sink"][name] for name in ("format", "materialize_on_write", "on_materialize_error")}
+    declared = dict(zip(_DECLARED, native_pipeline.declared(), strict=True))
+    for part, options in (("source", source), ("sink", sink)):
+        # Checkpoints of jobs without them stay valid.
+        options |= {name: columns for (of, name), columns in declared.items() if of == part and columns is not None}
     return {
         "source": {pipeline.source.kind: source},
         "stages": [_stage(stage, options) for stage, options in zip(pipeline.stages, spec["stages"], strict=True)],
-        "sink": {name: spec["sink"][name] for name in ("format", "materialize_on_write", "on_materialize_error")},
+        "sink": sink,
         "id_column": checkpoint._id_columns,
         "done": done,
         "version": checkpoint.version,

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shardmill._option_values import checked_schema, keep_iterated, listed
+from shardmill._warnings import warn_caller
 from shardmill.curate._sources import Source
 from shardmill.data._dataset import Format
 from shardmill.data._text_options import TextOptions, checked_text
@@ -43,6 +44,9 @@ class TableSource(Source):
         partition_bytes: pack consecutive files into partitions of up to this size, such as ``"128MB"``; 32 MB by default.
         schema: Arrow schema of CSV and JSONL files; inferred from the start of every file by default. Other
             formats contain their schema.
+        schema_overrides: types of some columns, a dict such as ``{"zip": pa.string()}`` or a schema, in place of those that the files
+            have or that are inferred. Values are converted without loss; a value that does not fit stops the job. A column that no file
+            has yet is null. A column of ids cannot be declared.
         text: delimiter, quotes and encoding of CSV and JSONL files, and whether ``NaN`` in JSON is an error; see ``TextOptions``.
         max_decoded_bytes: the largest decoded size of one value, line, page or member, such as ``"4GiB"``; 1 GiB by default.
         storage_options: options for the store of remote paths, see ``shardmill.storage.configure``.
@@ -76,7 +80,9 @@ class TableSource(Source):
         if self.format is not None and not isinstance(self.format, str):
             raise OptionError(f"format must be the name of a format, such as 'parquet', not {self.format!r}")
         refuse_keys(self._given_paths())
-        for option in ("max_batch_bytes", "schema_overrides", "allowed_roots"):
+        if self.schema is not None and self.schema_overrides is not None:
+            warn_caller("`schema` fixes all columns; `schema_overrides` has no effect")
+        for option in ("max_batch_bytes", "allowed_roots"):
             if getattr(self, option) not in (None, ()):
                 raise OptionError(f"`{option}` is only for documents of text and images, not for a TableSource")
 

@@ -108,6 +108,7 @@ impl PyDataset {
                 schema: schema.map(PySchema::into_inner),
                 bad_lines,
                 form: text.map(TextForm::try_from).transpose()?.unwrap_or_default(),
+                ..TextOptions::default()
             },
             skip_bad_files,
             has_pickle_bytes,

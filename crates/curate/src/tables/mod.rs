@@ -10,6 +10,7 @@ mod options;
 mod output;
 mod plan;
 mod read;
+mod results;
 mod stages;
 #[cfg(test)]
 mod tests;
@@ -18,8 +19,10 @@ pub use ids::{IdPolicy, NullIds};
 pub use options::TableOptions;
 pub(crate) use options::check_stages;
 pub use plan::{Agreed, TableInput, TablePlan, files, source_name};
+pub use results::{ResultSchemas, Turn};
 
 use crate::Result;
+use crate::pipeline::Choices;
 use crate::report::SplitReport;
 use crate::sink::{Finished, Publishing, SinkOptions};
 use crate::stage::Stage;
@@ -41,6 +44,8 @@ pub struct TableJob<'a> {
     pub reader: &'a TableReader,
     pub stages: &'a [Stage],
     pub sink: &'a SinkOptions,
+    pub choices: &'a Choices,
+    pub turn: &'a Turn<'a>,
     pub ids: &'a IdPolicy,
     pub publishing: Publishing<'a>,
     pub cancel: &'a Cancel,
@@ -68,28 +73,28 @@ pub fn run(split: &Split, job: &TableJob<'_>, ids_path: Option<&str>, report: &m
     let mut downstream = Duration::ZERO;
     let sources: Vec<String> = split.files.iter().map(source_name).collect();
     let path = output::path_of(&sources, job.sink, job.publishing);
-    let mut chain = Chain::new(job.stages, job.chunk_bytes);
     let options = OutputOptions { sink: job.sink, sources: sources.clone(), publishing: job.publishing };
     let mut output = Output::new(&path, &options);
     let mut recorder = ids_path.map(|path| ids::Recorder::new(path, &options));
     report.stage(0, SOURCE_STAGE);
+    let mut reader = Reader::new(job)?;
+    let mut chain = Chain::new(job, reader.delivered(), report);
     chain.announce(report);
     let sink_stage = job.stages.len() + 1;
     report.stage(sink_stage, SINK_STAGE);
-    let mut reader = Reader::new(job)?;
     for file in &split.files {
         reader.read(file, report, &mut |batch, ids, report| {
             let entered = Instant::now();
             if let Some(recorder) = &mut recorder {
                 recorder.write(ids)?;
             }
-            chain.push(batch, &file.path, report, &mut |batch, report| output.write(sink_stage, batch, report))?;
+            chain.push(batch, &file.path, report, &mut |batch, report| output.write(sink_stage, &batch, report))?;
             downstream += entered.elapsed();
             Ok(())
         })?;
     }
     let entered = Instant::now();
-    chain.finish(report, &mut |batch, report| output.write(sink_stage, batch, report))?;
+    chain.finish(report, &mut |batch, report| output.write(sink_stage, &batch, report))?;
     let outcome = Outcome { path, rows: output.finish(sink_stage, report)?, ids: recorder.map(ids::Recorder::finish).transpose()?.flatten() };
     downstream += entered.elapsed();
     let (rows, bytes) = (report.input.rows, report.input_bytes);

@@ -4,12 +4,14 @@
 //! same splits.
 
 use super::TableOptions;
-use super::columns::{check_fits, filtered, read_roots, selected};
+use super::columns::{check_fits, filtered, read_roots, retyped, selected};
 use crate::Result;
 use crate::input_files::InputFiles;
+use crate::schema::SchemaChoice;
 use crate::stage::Stage;
 use arrow_schema::{Schema, SchemaRef};
 use shardmill_engine::Cancel;
+use shardmill_formats::records::Declared;
 use shardmill_formats::table::{Block, TableFile};
 use shardmill_load::{
     DatasetOptions, Error as LoadError, FileOpener, Format, MdsShards, TableReader, TextOptions, column_of, files_of_one_format, open_files,
@@ -61,8 +63,8 @@ pub struct TableInput<'a> {
     pub options: &'a TableOptions,
     pub stages: &'a [Stage],
     pub ids: &'a FooterCheck,
-    /// The columns of text files, if the user declares them.
-    pub declared: Option<&'a SchemaRef>,
+    /// The columns that the user declares: of text files all of them, and of any files some.
+    pub choice: &'a SchemaChoice,
 }
 
 impl TableInput<'_> {
@@ -76,19 +78,24 @@ impl TableInput<'_> {
         }
         let format = self.format_of(files.first())?;
         self.options.text.check(format)?;
-        let tables = match self.declared.filter(|_| is_text(format)) {
+        let declared = self.choice.schema.clone().filter(|_| is_text(format));
+        let tables = match &declared {
             Some(_) => Vec::new(),
             None => {
                 let paths: Vec<String> = files.iter().chain(&agreed.pending).map(|file| file.path.clone()).collect();
-                let text = TextOptions { form: self.options.text.clone(), ..TextOptions::default() };
-                let options = DatasetOptions { limit: self.options.limit(), threads, text, ..DatasetOptions::new(self.paths.to_vec(), Some(format)) };
+                let options = DatasetOptions {
+                    limit: self.options.limit(),
+                    threads,
+                    text: self.text(None),
+                    ..DatasetOptions::new(self.paths.to_vec(), Some(format))
+                };
                 open_files(format, &paths, &options, cancel)?
             }
         };
         let id_types = self.ids.run(format, &tables, agreed.id_types.as_ref())?;
-        let schema = match (self.declared.filter(|_| is_text(format)), agreed.schema.clone()) {
-            (Some(declared), _) => Arc::clone(declared),
-            (None, agreed) => self.agree(&tables, agreed)?,
+        let schema = match declared {
+            Some(declared) => declared,
+            None => self.agree(&tables, agreed.schema.clone())?,
         };
         self.check_names(&schema, &tables)?;
         let splits = match by.blocksize_bytes {
@@ -101,14 +108,20 @@ impl TableInput<'_> {
     /// The schema of the columns that the job reads.
     fn agree(&self, tables: &[Arc<dyn TableFile>], agreed: Option<SchemaRef>) -> Result<SchemaRef> {
         let roots = read_roots(self.options, &self.ids.columns, self.stages);
+        let is_read = |name: &str| roots.as_ref().is_none_or(|roots| roots.contains(name));
+        let overrides = self.choice.overrides.as_ref();
         let read = |table: &Arc<dyn TableFile>| {
             let schema = table.declared_schema();
-            let Some(roots) = &roots else { return Arc::clone(schema) };
-            selected(schema, |name| roots.contains(name))
+            retyped(if roots.is_some() { selected(schema, is_read) } else { Arc::clone(schema) }, overrides)
         };
         let schemas: Vec<SchemaRef> = tables.iter().map(read).collect();
         let files = tables.iter().zip(&schemas).map(|(table, schema)| FileColumns { path: table.path(), schema, table: Some(table.as_ref()) });
-        let Some(agreed) = agreed else { return Ok(unify(&files.collect::<Vec<_>>())?) };
+        let Some(agreed) = agreed else {
+            let unified = unify(&files.collect::<Vec<_>>())?;
+            // Declared columns that only files have that are added later.
+            let declared = overrides.map(|overrides| selected(overrides, is_read));
+            return Ok(SchemaChoice { schema: None, overrides: declared }.apply(&unified));
+        };
         for file in files {
             check_fits(&agreed, &file)?;
         }
@@ -144,10 +157,22 @@ impl TableInput<'_> {
                 files.iter().take(FIRST_SHARDS).map(|file| store_of(&file.path)?.open(&file.path)).collect::<std::result::Result<Vec<_>, _>>()?;
             FileOpener::of_mds(MdsShards::below(self.paths)?, false, limit, &objects)
         } else {
-            let text = TextOptions { schema: Some(Arc::clone(&schema)), form: self.options.text.clone(), ..TextOptions::default() };
-            FileOpener::new(format, &text, limit, &[])?
+            FileOpener::new(format, &self.text(Some(Arc::clone(&schema))), limit, &[])?
         };
-        Ok(TableReader::new(opener, schema))
+        Ok(TableReader::new(opener, schema, self.declared()))
+    }
+
+    /// The columns whose types the user has given in place of those of the files.
+    fn declared(&self) -> Declared {
+        let fields = self.choice.overrides.iter().flat_map(|overrides| overrides.fields());
+        Declared::Columns(Arc::new(fields.map(|field| field.name().clone()).collect()))
+    }
+
+    /// How text files are read with `schema`, or their types inferred if `None`.
+    fn text(&self, schema: Option<SchemaRef>) -> TextOptions {
+        let declared = if self.choice.schema.is_some() { Declared::All } else { self.declared() };
+        let (form, is_selection) = (self.options.text.clone(), self.options.columns.is_some());
+        TextOptions { schema, declared, is_selection, form, ..TextOptions::default() }
     }
 
     /// The common format of all files of a job.

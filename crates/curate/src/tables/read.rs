@@ -2,7 +2,7 @@
 //!
 //! The invariant: a column other than an id is read for a block only if one of its rows has to be processed, and then for such rows only.
 
-use super::columns::{Layout, check_fits, selected};
+use super::columns::{Layout, check_fits, retyped, selected};
 use super::ids::{IdPolicy, Place};
 use super::{SOURCE_STAGE, TableJob};
 use crate::checkpoint::DONE;
@@ -10,6 +10,7 @@ use crate::report::SplitReport;
 use crate::{Error, Result};
 use arrow_array::{Array, BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
+use arrow_schema::SchemaRef;
 use arrow_select::filter::filter_record_batch;
 use shardmill_formats::table::{Block, Statistics};
 use shardmill_load::{Error as LoadError, OpenFile};
@@ -46,6 +47,11 @@ impl<'a> Reader<'a> {
         Ok(Self { job, layout: Layout::new(job.reader, job.options, job.ids)?, rows_out: 0 })
     }
 
+    /// The columns that stages receive.
+    pub(super) fn delivered(&self) -> &SchemaRef {
+        &self.layout.delivered
+    }
+
     pub(super) fn rows_out(&self) -> u64 {
         self.rows_out
     }
@@ -80,6 +86,7 @@ impl<'a> Reader<'a> {
             Some(_) => selected(declared, |name| agreed.index_of(name).is_ok()),
             None => Arc::clone(declared),
         };
+        let schema = retyped(schema, job.choices.source.overrides.as_ref());
         check_fits(agreed, &FileColumns { schema: &schema, ..FileColumns::of(file.table.as_ref()) })?;
         let source = Source::new(file, layout, job)?;
         for run in runs {

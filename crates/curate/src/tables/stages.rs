@@ -3,18 +3,20 @@
 //! The invariant: each call of a function receives exactly the requested number of rows, except the last call of a split and if memory does not
 //! suffice.
 
+use super::{SINK_STAGE, TableJob, Turn};
 use crate::report::SplitReport;
+use crate::schema::SchemaChoice;
 use crate::stage::Stage;
 use crate::stage::user::TableMap;
-use crate::table::{batch_of, cast_checked};
+use crate::table::in_schema;
 use crate::{Error, Result};
-use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow_schema::{ArrowError, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
 use shardmill_formats::table::column_type_name;
 use shardmill_plan::Expression;
-use shardmill_plan::schema::with_wide_keys;
+use shardmill_plan::schema::{widened, with_wide_keys};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -35,6 +37,8 @@ struct Step<'a> {
 enum Work<'a> {
     Filter(&'a Expression),
     Map(Box<MapStep<'a>>),
+    /// Where no function decides the columns of the output.
+    Columns(SchemaRef),
 }
 
 struct MapStep<'a> {
@@ -44,7 +48,12 @@ struct MapStep<'a> {
     waiting: Option<RecordBatch>,
     /// The source files of the rows of the next call.
     paths: Vec<String>,
-    /// Schema returned by the first call.
+    /// Its number among the functions of the job.
+    number: usize,
+    turn: &'a Turn<'a>,
+    /// What the user declares for the results of the last function.
+    choice: Option<&'a SchemaChoice>,
+    /// That of all results.
     schema: Option<SchemaRef>,
 }
 
@@ -57,22 +66,44 @@ fn name_of(stage: &Stage) -> &str {
 }
 
 impl<'a> Chain<'a> {
-    pub(super) fn new(stages: &'a [Stage], chunk_bytes: u64) -> Self {
+    /// `delivered` are the columns of the source.
+    pub(super) fn new(job: &'a TableJob<'a>, delivered: &SchemaRef, report: &mut SplitReport) -> Self {
+        let functions = job.stages.iter().filter(|stage| matches!(stage, Stage::Table(_))).count();
+        let choice = &job.choices.sink;
+        let mut number = 0;
         let step = |(index, stage): (usize, &'a Stage)| {
             let work = match stage {
                 Stage::Filter(filter) => Work::Filter(&filter.expression),
-                Stage::Table(map) => Work::Map(Box::new(MapStep { map: &**map, chunk_bytes, waiting: None, paths: Vec::new(), schema: None })),
+                Stage::Table(map) => {
+                    number += 1;
+                    let map = MapStep {
+                        map: &**map,
+                        chunk_bytes: job.chunk_bytes,
+                        waiting: None,
+                        paths: Vec::new(),
+                        number: number - 1,
+                        turn: job.turn,
+                        choice: (number == functions).then_some(choice),
+                        schema: None,
+                    };
+                    Work::Map(Box::new(map))
+                }
                 // Rejected when the pipeline was created.
                 Stage::AspectRatio(_) | Stage::Size(_) | Stage::Reencode(_) | Stage::ImageToTextRatio(_) | Stage::Images(_) => return None,
             };
             Some(Step { index: index + 1, name: name_of(stage), work })
         };
-        Self { steps: stages.iter().enumerate().filter_map(step).collect() }
+        let mut steps: Vec<Step<'_>> = job.stages.iter().enumerate().filter_map(step).collect();
+        if functions == 0 && choice.is_made() {
+            let target = choice.apply_counted(delivered, report);
+            steps.push(Step { index: job.stages.len() + 1, name: SINK_STAGE, work: Work::Columns(target) });
+        }
+        Self { steps }
     }
 
     /// Creates the entries of all stages, so that a split without rows has them too.
     pub(super) fn announce(&self, report: &mut SplitReport) {
-        for step in &self.steps {
+        for step in self.steps.iter().filter(|step| !matches!(step.work, Work::Columns(_))) {
             report.stage(step.index, step.name);
         }
     }
@@ -117,11 +148,15 @@ impl Step<'_> {
                 report.drop_rows("filter expression", (rows_in - kept.num_rows()) as u64);
                 results.push(kept);
             }
-            (Work::Filter(_), None) => {}
+            (Work::Columns(target), Some(rows)) => {
+                let converted = in_schema(&rows, target).map_err(|source| Error::File { path: path.to_owned(), source: Box::new(source) })?;
+                return Ok(vec![converted]);
+            }
+            (Work::Filter(_) | Work::Columns(_), None) => {}
             (Work::Map(map), rows) => {
                 for rows in map.calls(rows, path)? {
                     (rows_in, bytes) = (rows_in + rows.num_rows(), bytes + rows.get_array_memory_size());
-                    let returned = map.call(rows)?;
+                    let returned = map.call(rows, report)?;
                     results.extend(returned);
                 }
                 let rows_out: usize = results.iter().map(RecordBatch::num_rows).sum();
@@ -169,50 +204,67 @@ impl MapStep<'_> {
         Ok(if full > 0 { vec![rows.slice(0, full)] } else { Vec::new() })
     }
 
-    fn call(&mut self, rows: RecordBatch) -> Result<Vec<RecordBatch>> {
-        let path = || self.paths.join(", ");
-        let results = self.map.map_rows(rows).map_err(|source| Error::Stage { stage: self.map.name().to_owned(), path: path(), source })?;
-        let mut checked = Vec::with_capacity(results.len());
-        for rows in results {
-            let rows = in_wide_keys(rows)?;
-            let schema = self.schema.get_or_insert_with(|| rows.schema());
-            let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-            let same = if has_fields_of(schema, rows.schema_ref()) {
-                RecordBatch::try_new_with_options(Arc::clone(schema), rows.columns().to_vec(), &options).map_err(|error| error.to_string())
-            } else {
-                Err(format!("{}; before: {}", described(rows.schema_ref()), described(schema)))
-            };
-            let problem = |problem| Error::StageSchema { stage: self.map.name().to_owned(), path: self.paths.join(", "), problem };
-            checked.push(same.map_err(problem)?);
+    fn call(&mut self, rows: RecordBatch, report: &mut SplitReport) -> Result<Vec<RecordBatch>> {
+        let given = rows.schema();
+        let failed = |source| Error::Stage { stage: self.map.name().to_owned(), path: self.paths.join(", "), source };
+        let mut results = self.map.map_rows(rows).map_err(failed)?;
+        results.retain(|rows| rows.num_rows() > 0);
+        if let (None, Some(first)) = (&self.schema, results.first()) {
+            self.schema = Some(self.decided(first.schema_ref(), &given, report)?);
         }
+        let converted = match &self.schema {
+            Some(schema) => results.iter().map(|rows| self.converted(rows, schema)).collect::<Result<_>>()?,
+            None => Vec::new(),
+        };
         // The next call starts with the waiting rows, which come from the last file.
         let last = self.paths.pop();
         self.paths.clear();
         self.paths.extend(last);
-        Ok(checked)
+        Ok(converted)
     }
-}
 
-/// The same rows, with dictionaries that can index the values of all calls together.
-fn in_wide_keys(rows: RecordBatch) -> Result<RecordBatch> {
-    let wide = |field: &FieldRef| Arc::new(Field::clone(field).with_data_type(with_wide_keys(field.data_type())));
-    let fields: Vec<FieldRef> = rows.schema_ref().fields().iter().map(wide).collect();
-    if fields.as_slice() == rows.schema_ref().fields().as_ref() {
-        return Ok(rows);
+    /// The columns of all results: those of the first one, and what the user declares. The function was given rows with the columns `given`.
+    fn decided(&self, first: &SchemaRef, given: &SchemaRef, report: &mut SplitReport) -> Result<SchemaRef> {
+        // Dictionaries can index the values of all calls together, and later results may lack a column.
+        let wide = |field: &FieldRef| Arc::new(Field::clone(field).with_data_type(with_wide_keys(field.data_type())).with_nullable(true));
+        let fields: Vec<FieldRef> = first.fields().iter().map(wide).collect();
+        let returned = Arc::new(Schema::new_with_metadata(fields, first.metadata().clone()));
+        let Some(choice) = self.choice else { return self.turn.decide(self.number, &returned, |_| Ok(())) };
+        let target = choice.apply_counted(&returned, report);
+        if choice.schema.is_some() {
+            return Ok(target);
+        }
+        // A column without a type in all files of the job may stay without one.
+        let is_given = |field: &Field| given.field_with_name(field.name()).is_ok_and(|given| given.data_type().is_null());
+        let has_no_type = |field: &&FieldRef| field.data_type().is_null() && !choice.names(field.name()) && !is_given(field);
+        self.turn.decide(self.number, &target, |decided| match decided.fields().iter().find(has_no_type) {
+            Some(field) => Err(Error::NullResult { stage: self.map.name().to_owned(), path: self.paths.join(", "), column: field.name().clone() }),
+            None => Ok(()),
+        })
     }
-    let columns = fields.iter().zip(rows.columns()).map(|(field, column)| cast_checked(field.name(), column, field.data_type()));
-    let columns = columns.collect::<Result<Vec<_>>>()?;
-    let schema = Arc::new(Schema::new_with_metadata(fields, rows.schema_ref().metadata().clone()));
-    batch_of(schema, columns, rows.num_rows()).map_err(Error::unfit("table", "its schema"))
-}
 
-fn has_fields_of(schema: &Schema, other: &Schema) -> bool {
-    let is_same = |(one, other): (&FieldRef, &FieldRef)| one.name() == other.name() && one.data_type().equals_datatype(other.data_type());
-    schema.fields().len() == other.fields().len() && schema.fields().iter().zip(other.fields()).all(is_same)
-}
-
-fn described(schema: &Schema) -> String {
-    schema.fields().iter().map(|field| format!("{}: {}", field.name(), column_type_name(field))).collect::<Vec<_>>().join(", ")
+    /// A result with the columns of all results.
+    fn converted(&self, rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+        let is_declared = |name: &str| self.choice.is_some_and(|choice| choice.schema.is_some() || choice.names(name));
+        let problem = |(column, own): (&ArrayRef, &FieldRef)| {
+            if is_declared(own.name()) {
+                return None;
+            }
+            let Ok(field) = schema.field_with_name(own.name()) else {
+                return Some(format!("column `{}` ({}) is new", own.name(), column_type_name(own)));
+            };
+            let fits = column.logical_null_count() == column.len() || widened(own.data_type(), field.data_type()).is_some();
+            (!fits).then(|| format!("column `{}` is {}, and was {}", own.name(), column_type_name(own), column_type_name(field)))
+        };
+        let unfit = |problem| Error::StageSchema { stage: self.map.name().to_owned(), path: self.paths.join(", "), problem };
+        if let Some(problem) = rows.columns().iter().zip(rows.schema_ref().fields()).find_map(problem) {
+            return Err(unfit(problem));
+        }
+        in_schema(rows, schema).map_err(|error| match error {
+            Error::Cast { column, source: ArrowError::CastError(problem), .. } => unfit(format!("column `{column}`: {problem}")),
+            other => unfit(other.to_string()),
+        })
+    }
 }
 
 fn rows_within(rows: &RecordBatch, bytes: u64, limit: u64) -> usize {

@@ -2,8 +2,9 @@
 
 use super::ids::{IdPolicy, NullIds};
 use super::read::Reader;
-use super::{TableJob, TableOptions, run};
+use super::{ResultSchemas, TableJob, TableOptions, run};
 use crate::materialize::OnMaterializeError;
+use crate::pipeline::Choices;
 use crate::report::SplitReport;
 use crate::sink::{Mode, Publishing, SinkFormat, SinkOptions};
 use crate::stage::Stage;
@@ -14,9 +15,10 @@ use arrow_buffer::BooleanBuffer;
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
-use shardmill_engine::Cancel;
+use shardmill_engine::{Cancel, CoreSlots};
 use shardmill_formats::limit::DecodeLimit;
 use shardmill_formats::parquet::{ParquetCompression, ParquetTable, ParquetWriter, ParquetWriterOptions};
+use shardmill_formats::records::Declared;
 use shardmill_formats::table::TableFile;
 use shardmill_load::{FileOpener, Format, TableReader, TextOptions};
 use shardmill_plan::{Expression, FilePart, InputFile, Split};
@@ -125,7 +127,7 @@ fn sink(directory: &Path) -> SinkOptions {
         materialize_on_write: true,
         on_materialize_error: OnMaterializeError::Raise,
         compression: "zstd".to_owned(),
-        row_group_size: 1000,
+        row_group_size: Some(1000),
         binary_compression: "none".to_owned(),
     }
 }
@@ -133,10 +135,23 @@ fn sink(directory: &Path) -> SinkOptions {
 /// Runs `work` with a job that writes to `directory`.
 fn with_job<T>(directory: &Path, ids: &IdPolicy, stages: &[Stage], work: impl FnOnce(&TableJob<'_>) -> T) -> T {
     let opener = FileOpener::new(Format::Parquet, &TextOptions::default(), DecodeLimit::default(), &[]).unwrap();
-    let reader = TableReader::new(opener, schema());
+    let reader = TableReader::new(opener, schema(), Declared::nothing());
     let (options, sink, unpublished, cancel) = (TableOptions::default(), sink(directory), Unpublished::default(), Cancel::default());
     let publishing = Publishing { replace: Replace::Atomically, unpublished: &unpublished, attempt: None, version: "" };
-    work(&TableJob { options: &options, reader: &reader, stages, sink: &sink, ids, publishing, cancel: &cancel, chunk_bytes: 32 << 20 })
+    let (choices, results, slots) = (Choices::default(), ResultSchemas::new(1, &[]), CoreSlots::new(1));
+    let turn = results.turn(0, &slots, None, &cancel).unwrap();
+    work(&TableJob {
+        options: &options,
+        reader: &reader,
+        stages,
+        sink: &sink,
+        choices: &choices,
+        turn: &turn,
+        ids,
+        publishing,
+        cancel: &cancel,
+        chunk_bytes: 32 << 20,
+    })
 }
 
 /// The ids that a reader delivers, and the number of bytes that it requested.

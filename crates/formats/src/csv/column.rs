@@ -8,7 +8,7 @@ use crate::records::{Strings, Values};
 use arrow_array::builder::BooleanBuilder;
 use arrow_array::{Array, ArrayRef, NullArray, OffsetSizeTrait, StringArray};
 use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
-use arrow_schema::{ArrowError, DataType};
+use arrow_schema::{ArrowError, DataType, Field};
 use std::sync::Arc;
 
 /// A column of the table. A value that does not fit becomes null and a fault.
@@ -18,9 +18,10 @@ pub(super) trait Column: Send {
     fn finish(self: Box<Self>) -> Result<ArrayRef, ArrowError>;
 }
 
-/// A column of `data_type`; `None` when CSV does not support the type.
-pub(super) fn column(data_type: &DataType, nulls: &NullValues, options: &CsvOptions, capacity: usize) -> Option<Box<dyn Column>> {
-    let (strings_can_be_null, is_exact) = (options.strings_can_be_null, options.is_inferred && *data_type == DataType::Float64);
+/// A column of the type of `field`; `None` when CSV does not support the type.
+pub(super) fn column(field: &Field, nulls: &NullValues, options: &CsvOptions, capacity: usize) -> Option<Box<dyn Column>> {
+    let (data_type, strings_can_be_null) = (field.data_type(), options.strings_can_be_null);
+    let is_exact = *data_type == DataType::Float64 && !options.declared.contains(field.name());
     if let Some(primitive) = with_parser(data_type, Primitives { data_type, nulls, is_exact, capacity }) {
         return Some(primitive);
     }

@@ -14,7 +14,7 @@ use crate::records::{
     BLOCK_BYTES, BadLines, BlockText, Encoding, Judge, Located, Parsed, Pieces, Place, TextFile, TextFormat, Unpacker, index, line_of,
 };
 use crate::table::type_name;
-use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, FieldRef, Schema, SchemaRef};
 use shardmill_storage::RangeRead;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl CsvFile {
         options.check()?;
         let nulls = NullValues::new(&options);
         for field in schema.fields() {
-            if column(field.data_type(), &nulls, &options, 0).is_none() {
+            if column(field, &nulls, &options, 0).is_none() {
                 return Err(Error::UnsupportedType { column: field.name().clone(), data_type: field.data_type().clone(), format: "CSV" });
             }
         }
@@ -124,11 +124,11 @@ impl TextFormat for CsvFormat {
     }
 
     fn parse(&self, block: &mut BlockText<'_>, judge: &mut Judge<'_, Reason>, arrow: &dyn Fn(ArrowError) -> Error) -> Result<Parsed, Error> {
-        let column_of = |data_type: &DataType| {
-            let column = column(data_type, &self.nulls, &self.options, block.rows);
-            column.ok_or_else(|| arrow(ArrowError::NotYetImplemented(type_name(data_type))))
+        let column_of = |field: &FieldRef| {
+            let column = column(field, &self.nulls, &self.options, block.rows);
+            column.ok_or_else(|| arrow(ArrowError::NotYetImplemented(type_name(field.data_type()))))
         };
-        let mut columns = block.fields.iter().map(|field| column_of(field.data_type())).collect::<Result<Vec<Box<dyn Column>>, Error>>()?;
+        let mut columns = block.fields.iter().map(column_of).collect::<Result<Vec<Box<dyn Column>>, Error>>()?;
         let places: Vec<usize> = block.columns.iter().filter_map(|column| self.fields.get(*column).copied().flatten()).collect();
         let batch_rows = (BATCH_FIELDS / self.width.max(1)).clamp(1, 4096);
         let mut tokenizer = Tokenizer::new(block.bytes, &self.options, true);
@@ -179,7 +179,8 @@ impl TextFormat for CsvFormat {
             Reason::UnclosedQuote => Error::UnclosedQuote { path, line },
             Reason::Value { field, text } => {
                 let (column, data_type) = column(field);
-                Error::of_value((path, line), column, text, data_type, self.options.is_inferred)
+                let is_inferred = !self.options.declared.contains(&column);
+                Error::of_value((path, line), column, text, data_type, is_inferred)
             }
             Reason::InvalidUtf8 { field } => Error::InvalidUtf8 { path, line, column: column(field).0 },
         }

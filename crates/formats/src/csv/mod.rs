@@ -22,8 +22,8 @@ pub use file::CsvFile;
 pub use infer::{Inferred, infer};
 
 use crate::limit::DecodeLimit;
-use crate::records::BadLines;
 pub use crate::records::Error;
+use crate::records::{BadLines, Declared};
 
 /// Options for reading CSV files. All files of a data set share them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,8 +40,8 @@ pub struct CsvOptions {
     pub bad_lines: BadLines,
     /// Limit for a record.
     pub limit: DecodeLimit,
-    /// Whether the schema was inferred. Then an integer of 64 bits that float64 would round is an error; otherwise it is rounded like a fraction.
-    pub is_inferred: bool,
+    /// In other columns an integer of 64 bits that float64 would round is an error; in these it is rounded like a fraction.
+    pub declared: Declared,
 }
 
 /// The null spellings of `pyarrow.csv`.
@@ -58,7 +58,7 @@ impl Default for CsvOptions {
             strings_can_be_null: false,
             bad_lines: BadLines::Error,
             limit: DecodeLimit::default(),
-            is_inferred: false,
+            declared: Declared::All,
         }
     }
 }

@@ -12,7 +12,8 @@ use super::records::{Broken, Records, Shape};
 use super::{Error, JsonlOptions};
 use crate::limit::DecodeLimit;
 use crate::records::{
-    BLOCK_BYTES, BYTE_ORDER_MARK, BadLines, BlockText, Borders, Index, Judge, Located, Parsed, Pieces, Place, TextFile, TextFormat, index, read_start,
+    BLOCK_BYTES, BYTE_ORDER_MARK, BadLines, BlockText, Borders, Declared, Index, Judge, Located, Parsed, Pieces, Place, TextFile, TextFormat, index,
+    read_start,
 };
 use arrow_schema::{ArrowError, Fields, Schema, SchemaRef};
 use shardmill_storage::RangeRead;
@@ -121,10 +122,11 @@ impl TextFormat for JsonlFormat {
     /// If `judge` accepts a bad record, it becomes a row of nulls.
     fn parse(&self, block: &mut BlockText<'_>, judge: &mut Judge<'_, Fault>, arrow: &dyn Fn(ArrowError) -> Error) -> Result<Parsed, Error> {
         let fields = Fields::from(std::mem::take(&mut block.fields));
-        let mut rows = Structs::new(&fields, block.schema.fields()).ok_or_else(|| arrow(ArrowError::NotYetImplemented(format!("{fields:?}"))))?;
+        let mut rows = Structs::rows(&fields, block.schema.fields(), &self.options)
+            .ok_or_else(|| arrow(ArrowError::NotYetImplemented(format!("{fields:?}"))))?;
         let mut growth = Growth {
             is_lenient: block.is_lenient,
-            is_inferred: self.options.is_inferred,
+            is_inferred: self.options.declared != Declared::All,
             refuses_nan: self.options.refuses_nan,
             ..Growth::default()
         };
@@ -159,7 +161,11 @@ impl TextFormat for JsonlFormat {
             Fault::NotAnObject if self.shape == Shape::Array => Error::ElementNotAnObject { path, line, offset },
             Fault::Syntax { position, expected } => Error::Syntax { path, line, position: position + 1, expected },
             Fault::NotAnObject => Error::NotAnObject { path, line },
-            Fault::Value { field, value, data_type } => Error::of_value((path, line), field, value, data_type, self.options.is_inferred),
+            Fault::Value { field, value, data_type } => {
+                let root = field.split(['.', '[']).next().unwrap_or_default();
+                let is_inferred = !self.options.declared.contains(&field) && !self.options.declared.contains(root);
+                Error::of_value((path, line), field, value, data_type, is_inferred)
+            }
             Fault::InvalidUtf8 { field } => Error::InvalidUtf8 { path, line, column: field },
             Fault::Duplicate { field } => Error::DuplicateField { path, line, field },
             Fault::Unknown { field } => Error::UnknownField { path, line, field },

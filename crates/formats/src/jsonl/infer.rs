@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// When a file cannot be read, or, unless bad lines are tolerated, when two values of one field have no type in common.
 pub fn infer(objects: &[Arc<dyn RangeRead>], unpacker: &Unpacker, options: &JsonlOptions) -> Result<Inferred, Error> {
     let sample_bytes = sample_bytes(objects.len());
-    let mut row = Members::default();
+    let mut row = Members::except(&options.declared);
     for (file, object) in objects.iter().enumerate() {
         let (mut len, mut is_checked) = (sample_bytes, false);
         loop {

@@ -2,6 +2,7 @@
 
 use super::cursor::Cursor;
 use super::fault::Fault;
+use crate::records::Declared;
 use crate::records::value::{Integer, Parse};
 use arrow_array::types::{Int64Type, UInt64Type};
 use arrow_schema::{DataType, Field, Fields};
@@ -31,6 +32,8 @@ enum Kind {
     Text,
     List(Box<Seen>),
     Object(Members),
+    /// Its type is given, whatever its values are.
+    Declared,
 }
 
 /// The range of integers seen.
@@ -48,6 +51,8 @@ pub(super) struct Members {
     names: Vec<String>,
     members: Vec<Seen>,
     places: HashMap<String, usize>,
+    /// Those whose types are not inferred.
+    declared: Option<Declared>,
 }
 
 /// What may change the type of a field.
@@ -106,6 +111,7 @@ impl Kind {
             Self::Text => "a string",
             Self::List(_) => "an array",
             Self::Object(_) => "an object",
+            Self::Declared => "any value",
         }
     }
 }
@@ -113,6 +119,9 @@ impl Kind {
 impl Seen {
     /// Merges the value at the cursor, which is known to be valid JSON and not too deep.
     fn observe(&mut self, cursor: &mut Cursor<'_>, place: Place) -> Result<(), Refusal> {
+        if matches!(self.kind, Kind::Declared) {
+            return Ok(cursor.skip()?);
+        }
         let new = match cursor.peek() {
             Some(b'n') => return Ok(cursor.literal("null")?),
             Some(b't' | b'f') => {
@@ -217,7 +226,7 @@ impl Seen {
 
     fn data_type(&self) -> DataType {
         match &self.kind {
-            Kind::Null => DataType::Null,
+            Kind::Null | Kind::Declared => DataType::Null,
             Kind::Boolean => DataType::Boolean,
             Kind::Integer(Range { is_large: false, .. }) => DataType::Int64,
             Kind::Integer(Range { is_negative: false, .. }) => DataType::UInt64,
@@ -230,6 +239,12 @@ impl Seen {
 }
 
 impl Members {
+    /// Of rows: the types of these columns are not inferred.
+    pub(super) fn except(declared: &Declared) -> Self {
+        // Where all types are given, none is looked for.
+        Self { declared: (*declared != Declared::All).then(|| declared.clone()), ..Self::default() }
+    }
+
     /// Merges the object at the cursor.
     pub(super) fn observe(&mut self, cursor: &mut Cursor<'_>, place: Place) -> Result<(), Refusal> {
         let mut unescaped = Vec::new();
@@ -242,7 +257,8 @@ impl Members {
             let name = std::str::from_utf8(cursor.string(&mut unescaped)?).map_err(|_| Refusal::Fault)?;
             cursor.expect(b':', "expected a colon")?;
             if !self.is_full && !self.places.contains_key(name) {
-                self.add(name, Seen::default());
+                let is_declared = self.declared.as_ref().is_some_and(|declared| declared.contains(name));
+                self.add(name, Seen { kind: if is_declared { Kind::Declared } else { Kind::Null }, first: None });
             }
             match self.places.get(name).and_then(|index| self.members.get_mut(*index)) {
                 Some(member) => member.observe(cursor, place).map_err(|refusal| refusal.inside(name))?,

@@ -28,8 +28,8 @@ pub use infer::{Inferred, infer};
 pub use write::encode_lines;
 
 use crate::limit::DecodeLimit;
-use crate::records::BadLines;
 pub use crate::records::Error;
+use crate::records::{BadLines, Declared};
 
 /// Options for reading the files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -37,9 +37,11 @@ pub struct JsonlOptions {
     pub bad_lines: BadLines,
     /// Limit for a line.
     pub limit: DecodeLimit,
-    /// Whether the schema was inferred. Then a field that it lacks is an error, as is an integer of 64 bits that float64 would round; otherwise such
-    /// fields are skipped, and such integers are rounded like fractions.
-    pub is_inferred: bool,
+    /// In other fields an integer of 64 bits that float64 would round is an error, as is a value that is not a string where strings are expected;
+    /// in these the first is rounded like a fraction, and the second is its own JSON text.
+    pub declared: Declared,
+    /// Whether fields that the schema lacks are skipped although it was inferred.
+    pub skips_unknown: bool,
     /// Whether `NaN` and infinities are values that no column can hold.
     pub refuses_nan: bool,
 }

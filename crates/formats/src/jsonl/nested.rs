@@ -1,5 +1,6 @@
 //! Columns of lists and structs that are built from JSON arrays and objects.
 
+use super::JsonlOptions;
 use super::column::Column;
 use super::cursor::Cursor;
 use super::fault::Fault;
@@ -98,8 +99,10 @@ pub(super) struct Structs {
     places: HashMap<Vec<u8>, usize>,
     children: Vec<Column>,
     valid: NullBufferBuilder,
-    /// Whether all fields are selected.
+    /// Whether all fields are selected, so that others are unknown.
     is_whole: bool,
+    /// Of rows: whether the type of a column is given.
+    declared: Vec<bool>,
 }
 
 impl Structs {
@@ -113,7 +116,15 @@ impl Structs {
         };
         let children = fields.iter().map(&mut child).collect::<Option<Vec<_>>>()?;
         let is_whole = fields.len() == all.len();
-        Some(Self { fields: fields.clone(), places, children, valid: NullBufferBuilder::new(0), is_whole })
+        Some(Self { fields: fields.clone(), places, children, valid: NullBufferBuilder::new(0), is_whole, declared: Vec::new() })
+    }
+
+    /// For the rows of a file.
+    pub(super) fn rows(fields: &Fields, all: &Fields, options: &JsonlOptions) -> Option<Self> {
+        let mut rows = Self::new(fields, all)?;
+        rows.is_whole &= !options.skips_unknown;
+        rows.declared = fields.iter().map(|field| options.declared.contains(field.name())).collect();
+        Some(rows)
     }
 
     pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, growth: &mut Growth) -> Result<(), Fault> {
@@ -130,7 +141,13 @@ impl Structs {
                 cursor.expect(b':', "expected a colon")?;
                 match place.and_then(|place| self.children.get_mut(place).zip(self.fields.get(place))) {
                     Some((child, field)) if child.len() > row => return Err(Fault::Duplicate { field: field.name().clone() }),
-                    Some((child, field)) => child.append(cursor, growth).map_err(|fault| fault.inside(field.name()))?,
+                    Some((child, field)) => {
+                        let is_inferred = growth.is_inferred;
+                        growth.is_inferred &= place.is_none_or(|place| self.declared.get(place) != Some(&true));
+                        let appended = child.append(cursor, growth);
+                        growth.is_inferred = is_inferred;
+                        appended.map_err(|fault| fault.inside(field.name()))?;
+                    }
                     None => cursor.skip()?,
                 }
                 likely = place.map_or(likely, |place| place + 1);

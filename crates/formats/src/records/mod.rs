@@ -6,6 +6,7 @@
 
 mod bad_lines;
 mod columns;
+mod declared;
 mod encoding;
 mod error;
 mod index;
@@ -19,6 +20,7 @@ pub(crate) mod value;
 pub(crate) use bad_lines::KeptRows;
 pub use bad_lines::{BadLine, BadLines, Quarantine};
 pub(crate) use columns::{Strings, Values};
+pub use declared::Declared;
 pub use encoding::Encoding;
 pub use error::Error;
 pub use index::Start;

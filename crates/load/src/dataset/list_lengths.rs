@@ -80,6 +80,7 @@ mod tests {
     use arrow_array::RecordBatch;
     use arrow_buffer::BooleanBuffer;
     use arrow_schema::{Field, Schema, SchemaRef};
+    use shardmill_formats::records::Declared;
     use shardmill_formats::table::{Block, TableError, TableFile};
     use std::collections::BTreeSet;
     use std::io;
@@ -125,7 +126,15 @@ mod tests {
     fn dataset(reason: io::ErrorKind) -> Dataset {
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("x", DataType::new_list(DataType::Int32, true), true)]));
         let table: Arc<dyn TableFile> = Arc::new(Unreadable { schema: Arc::clone(&schema), reason });
-        let file = OpenFile { path: "x".to_owned(), relative: "x".to_owned(), size: 8, table, columns: vec![Origin::File(0)], live: None };
+        let file = OpenFile {
+            path: "x".to_owned(),
+            relative: "x".to_owned(),
+            size: 8,
+            table,
+            columns: vec![Origin::File(0)],
+            declared: Declared::nothing(),
+            live: None,
+        };
         Dataset {
             format: None,
             files: vec![file],

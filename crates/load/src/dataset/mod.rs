@@ -43,6 +43,7 @@ use crate::{Error, Result};
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{Field, Schema, SchemaRef};
+use shardmill_formats::records::Declared;
 use shardmill_formats::table::{BlockPages, NestedColumn, Statistics, TableFile, column_field};
 use shardmill_plan::schema::{exactly, value_type};
 use shardmill_storage::is_remote;
@@ -82,6 +83,8 @@ pub struct OpenFile {
     pub size: u64,
     pub table: Arc<dyn TableFile>,
     columns: Vec<Origin>,
+    /// Columns whose types the user has given.
+    declared: Declared,
     /// One bit per row, unset if it is deleted; `None` if no row is.
     live: Option<BooleanBuffer>,
 }

@@ -10,7 +10,7 @@ use arrow_select::concat::concat;
 use bytes::Bytes;
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::records::BadLines;
+use shardmill_formats::records::{BadLines, Declared};
 use shardmill_formats::table::{Statistics, TableFile};
 use shardmill_plan::prune::prune;
 use shardmill_plan::schema::{FileColumns, unify};
@@ -132,7 +132,7 @@ impl Dataset {
             let mut columns: Vec<Origin> =
                 own.fields().iter().map(|field| table.declared_schema().index_of(field.name()).map_or(Origin::Absent, Origin::File)).collect();
             columns.extend(partitions.values(number).unwrap_or_default().iter().map(|value| Origin::Constant(Arc::clone(value))));
-            OpenFile { path: file.path, relative: file.relative, size, columns, table, live: None }
+            OpenFile { path: file.path, relative: file.relative, size, columns, table, declared: Declared::nothing(), live: None }
         });
         let top_level = schema.fields().len();
         let files = files.collect();

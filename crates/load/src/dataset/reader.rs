@@ -7,6 +7,7 @@ use super::nested::{column_of, origins};
 use super::{FileOpener, OpenFile, Origin};
 use crate::Result;
 use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
+use shardmill_formats::records::Declared;
 use shardmill_formats::table::NestedColumn;
 use shardmill_plan::schema::with_wide_keys;
 use shardmill_storage::RangeRead;
@@ -17,14 +18,16 @@ use std::sync::Arc;
 pub struct TableReader {
     opener: FileOpener,
     schema: SchemaRef,
+    declared: Declared,
     nested: Vec<NestedColumn>,
     /// The top-level columns, and the fields inside of their structs.
     all: SchemaRef,
 }
 
 impl TableReader {
+    /// The user has given the types of the columns in `declared`.
     #[must_use]
-    pub fn new(opener: FileOpener, schema: SchemaRef) -> Self {
+    pub fn new(opener: FileOpener, schema: SchemaRef, declared: Declared) -> Self {
         let nested = NestedColumn::all(&schema);
         // Whether a file lacks a field of a struct is only known once it is opened.
         let field = |column: &NestedColumn| {
@@ -33,7 +36,7 @@ impl TableReader {
         };
         let fields = schema.fields().iter().cloned().chain(nested.iter().map(field));
         let all = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Self { opener, schema, nested, all }
+        Self { opener, schema, declared, nested, all }
     }
 
     /// The top-level columns.
@@ -65,7 +68,7 @@ impl TableReader {
         let own = Arc::clone(table.declared_schema());
         let origin = |field: &FieldRef| own.index_of(field.name()).map_or(Origin::Absent, Origin::File);
         let columns = self.schema.fields().iter().map(origin).collect();
-        let mut file = OpenFile { relative: path.clone(), path, size, table, columns, live: None };
+        let mut file = OpenFile { relative: path.clone(), path, size, table, columns, declared: self.declared.clone(), live: None };
         let below = origins(&file, &self.nested);
         file.columns.extend(below);
         Ok(file)

@@ -201,6 +201,7 @@ impl OpenFile {
         // Only of columns whose footers count nothing but nulls the types may have none in common, and a footer may be wrong.
         if array.data_type().is_string() != field.data_type().is_string()
             && array.logical_null_count() < array.len()
+            && !self.declared.contains(field.name())
             && widened(array.data_type(), field.data_type()).is_none()
         {
             let wanted = field.data_type().clone();

@@ -11,6 +11,7 @@ use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_schema::{Field, Schema, SchemaRef};
 use shardmill_engine::Cancel;
+use shardmill_formats::records::Declared;
 use shardmill_formats::table::TableFile;
 use shardmill_plan::DataFile;
 use std::collections::BTreeSet;
@@ -71,7 +72,15 @@ impl Dataset {
                 columns.push(origin(file, table.declared_schema(), number, column, field)?);
             }
             let live = live_rows(&file.deleted, table.as_ref());
-            files.push(OpenFile { path: file.path.clone(), relative: file.relative.clone(), size, table, columns, live });
+            files.push(OpenFile {
+                path: file.path.clone(),
+                relative: file.relative.clone(),
+                size,
+                table,
+                columns,
+                declared: Declared::nothing(),
+                live,
+            });
         }
         let dataset = Self {
             format: Some(Format::Parquet),

@@ -7,13 +7,17 @@ use serde::{Deserialize, Serialize};
 use shardmill_formats::csv::CsvOptions;
 use shardmill_formats::jsonl::JsonlOptions;
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::records::{BadLines, Encoding, Error as TextError};
+use shardmill_formats::records::{BadLines, Declared, Encoding, Error as TextError};
 use shardmill_formats::table::TableError;
 
 #[derive(Debug, Clone, Default)]
 pub struct TextOptions {
     /// Inferred from the start of every file if `None`.
     pub schema: Option<SchemaRef>,
+    /// Whose types the user has given: of a schema, or while the others are inferred.
+    pub declared: Declared,
+    /// Whether the schema has a selection of the columns, so that others are skipped.
+    pub is_selection: bool,
     pub bad_lines: BadLines,
     pub form: TextForm,
 }
@@ -75,12 +79,22 @@ impl TextOptions {
             quote: self.form.quote.map(|quote| byte("quote", quote)).transpose()?,
             bad_lines: self.bad_lines,
             limit,
-            is_inferred: self.schema.is_none(),
+            declared: self.declared(),
             ..CsvOptions::default()
         })
     }
 
     pub(super) fn jsonl(&self, limit: DecodeLimit) -> JsonlOptions {
-        JsonlOptions { bad_lines: self.bad_lines, limit, is_inferred: self.schema.is_none(), refuses_nan: self.form.nan == Nan::Raise }
+        JsonlOptions {
+            bad_lines: self.bad_lines,
+            limit,
+            declared: self.declared(),
+            skips_unknown: self.is_selection,
+            refuses_nan: self.form.nan == Nan::Raise,
+        }
+    }
+
+    fn declared(&self) -> Declared {
+        if self.schema.is_none() && self.declared == Declared::All { Declared::nothing() } else { self.declared.clone() }
     }
 }

@@ -5,8 +5,8 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray, new_null_array};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
-use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_cast::{can_cast_types, cast};
 use arrow_ord::cmp::distinct;
 use arrow_schema::{ArrowError, DataType, FieldRef, Fields};
 use shardmill_formats::table::type_name;
@@ -148,11 +148,14 @@ fn shown(array: &ArrayRef, row: usize) -> Result<String, ArrowError> {
 
 /// Whether a cast may change a value instead of making it null.
 fn may_round(from: &DataType, to: &DataType) -> bool {
+    let is_text = |data_type: &DataType| data_type.is_string() || data_type.is_binary();
     match (from, to) {
+        (DataType::Dictionary(..), DataType::Dictionary(..)) => false,
         _ if from.is_integer() && to.is_integer() => false,
         _ if from.is_floating() && to.is_floating() => from.primitive_width() > to.primitive_width(),
-        _ if from.is_numeric() && to.is_numeric() => true,
-        _ => from.is_temporal() && to.is_temporal(),
+        _ if is_text(from) && is_text(to) => false,
+        // Only a user declares some of them, such as a string for numbers.
+        _ => can_cast_types(to, from),
     }
 }
 
@@ -160,7 +163,7 @@ fn may_round(from: &DataType, to: &DataType) -> bool {
 mod tests {
     use super::*;
     use DataType::{Float64, Int64, Timestamp};
-    use arrow_array::{Int64Array, ListArray, TimestampSecondArray};
+    use arrow_array::{Int64Array, ListArray, StringArray, TimestampSecondArray};
     use arrow_schema::TimeUnit::Nanosecond;
     use proptest::prelude::*;
 
@@ -183,6 +186,17 @@ mod tests {
         let array: ArrayRef = Arc::new(ListArray::from_iter_primitive::<arrow_array::types::Int64Type, _, _>(lists));
         let misfit = exactly(&array, &DataType::new_list(Float64, true)).unwrap_err();
         assert!(matches!(misfit, Misfit::Value { row: 3, .. }), "{misfit:?}");
+    }
+
+    #[test]
+    fn declared_type_takes_a_value_only_if_it_can_be_given_back() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(7)]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("1"), None, Some("07")]));
+        assert_eq!(exactly(&numbers, &DataType::Utf8).unwrap().as_string::<i32>().value(2), "7");
+        for (array, to) in [(&numbers, DataType::Boolean), (&texts, Int64)] {
+            let misfit = exactly(array, &to).unwrap_err();
+            assert!(matches!(misfit, Misfit::Value { row: 2, .. }), "{misfit:?}");
+        }
     }
 
     #[test]

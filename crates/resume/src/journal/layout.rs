@@ -19,6 +19,12 @@ pub(crate) fn id_types(root: &str) -> String {
     format!("{root}/id_types")
 }
 
+/// The name of the columns of the results of a function, on which the workers of the job have agreed.
+#[must_use]
+pub fn result_name(function: usize) -> String {
+    format!("result-{function}")
+}
+
 /// Damaged records, each kept until its split is done again.
 pub(crate) fn damaged_directory(root: &str) -> String {
     format!("{root}/damaged")

@@ -36,6 +36,7 @@ pub use commit::{Attempt, CommitTarget, Committer, Outcome, UnitCounts};
 pub use fingerprint::Fingerprint;
 pub use holder::Holder;
 pub use job::{JournalOptions, relocate};
+pub use layout::result_name;
 pub use places::Places;
 pub use plan::{PlannedSplit, Segment};
 pub use record::{OutputRecord, UnitRecord};
@@ -56,6 +57,12 @@ use std::time::Duration;
 
 /// For the lease of another machine, whose lock is not visible.
 pub const LEASE_AGE: Duration = Duration::from_secs(60);
+
+/// The files of [`Journal::results`].
+fn agreed_results(store: &JournalStore, root: &str) -> Result<Vec<String>> {
+    let paths = (0..).map(|function| format!("{root}/{}", result_name(function)));
+    paths.map_while(|path| store.size(&path).map(|size| size.map(|_| path)).transpose()).collect()
+}
 
 /// The journal of one job, held by the only process that may plan and commit.
 #[derive(Debug)]
@@ -104,6 +111,9 @@ impl Journal {
         if recovered.records.is_empty() && damaged.is_empty() {
             // Agreed on by a run that processed nothing: its files may have been replaced by others since.
             store.remove(&layout::id_types(&places.root))?;
+            for path in agreed_results(&store, &places.root)? {
+                store.remove(&path)?;
+            }
         }
         plan::merge(&store, &places.root, &segments)?;
         let changed = match (options.reprocesses_changed, options.knows_ids) {
@@ -254,6 +264,15 @@ impl Journal {
     pub fn agreed(&self, name: &str) -> Result<Option<String>> {
         let path = format!("{}/{name}", self.places.root);
         self.store.read(&path)?.map(|content| from_line(&content).ok_or_else(|| Error::damaged(&path))).transpose()
+    }
+
+    /// The columns of the results of functions that the job has agreed on, as text.
+    ///
+    /// # Errors
+    /// As [`Journal::agreed`].
+    pub fn results(&self) -> Result<Vec<String>> {
+        let count = agreed_results(&self.store, &self.places.root)?.len();
+        (0..count).filter_map(|function| self.agreed(&result_name(function)).transpose()).collect()
     }
 
     /// What workers need to commit.

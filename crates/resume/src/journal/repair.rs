@@ -11,7 +11,7 @@ use super::plan::Segment;
 use super::record::{OutputRecord, UnitRecord, from_line};
 use super::recover::{self, save_pack};
 use super::snapshot::{NO_RECORD, Problem, problems_of};
-use super::{LEASE_AGE, job, plan};
+use super::{LEASE_AGE, agreed_results, job, plan};
 use crate::{Error, Result};
 use shardmill_plan::InputFile;
 use shardmill_storage::Disk;
@@ -71,10 +71,11 @@ pub fn repair(repair: &Repair<'_>, disk: Arc<dyn Disk>) -> Result<Repaired> {
         note(pack.path.clone(), "its records cannot be read");
         pack.remove(&store)?;
     }
-    let types = id_types(root);
-    if store.read(&types)?.is_some_and(|content| from_line::<String>(&content).is_none()) {
-        note(types.clone(), "it cannot be read");
-        store.remove(&types)?;
+    for agreed in agreed_results(&store, root)?.into_iter().rev().chain([id_types(root)]) {
+        if store.read(&agreed)?.is_some_and(|content| from_line::<String>(&content).is_none()) {
+            note(agreed.clone(), "it cannot be read");
+            store.remove(&agreed)?;
+        }
     }
     let records = recover::recover(&store, &places, &lease, true)?.records;
     job::save(&store, repair.path, &job)?;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::records::BadLine;
+use crate::records::{BadLine, Declared};
 
 fn two() -> SchemaRef {
     schema(&[("a", DataType::Int64), ("b", DataType::Utf8)])
@@ -66,7 +66,7 @@ fn integers_that_an_inferred_double_would_round_are_named_as_such() {
         (2, "{\"a\": NaN}\n{\"a\": 9007199254740993}"),
     ] {
         let object = memory("a.jsonl", text);
-        let options = JsonlOptions { is_inferred: true, ..JsonlOptions::default() };
+        let options = JsonlOptions { declared: Declared::nothing(), ..JsonlOptions::default() };
         let inferred = infer(&[Arc::clone(&object)], &Unpacker::default(), &options).expect("types");
         let file = JsonlFile::open_inferred(object, &inferred, options).expect("a file");
         let message = read_all(&file).expect_err("an integer").to_string();

@@ -1,0 +1,189 @@
+//! The columns of what functions return, decided once for all splits of a job.
+//!
+//! The invariant: the first call in the first split that yields a row decides, whichever thread is
+//! faster. The splits of a run are in the order of the plan.
+
+use crate::Result;
+use crate::checkpoint::Checkpointing;
+use arrow_schema::SchemaRef;
+use shardmill_engine::{Cancel, CoreSlot, CoreSlots, Error as EngineError};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often a waiting thread checks whether its run was cancelled.
+const CANCEL_POLL: Duration = Duration::from_millis(50);
+
+/// Shared by the splits of a run.
+#[derive(Debug, Default)]
+pub struct ResultSchemas {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// One for each function whose results decide.
+    decided: Vec<Option<SchemaRef>>,
+    /// The first split that has not ended.
+    first: usize,
+    /// Splits after it that have.
+    ended: BTreeSet<usize>,
+    /// A split failed, so what it would have decided will not be known.
+    is_broken: bool,
+}
+
+impl ResultSchemas {
+    /// Of `functions`, some of which were decided by an earlier run or on another machine.
+    #[must_use]
+    pub fn new(functions: usize, decided: &[SchemaRef]) -> Self {
+        let decided = (0..functions).map(|number| decided.get(number).cloned()).collect();
+        Self { state: Mutex::new(State { decided, ..State::default() }), changed: Condvar::new() }
+    }
+
+    /// `None` for a function that has not returned a row yet.
+    pub fn decided(&self) -> Vec<Option<SchemaRef>> {
+        self.lock().decided.clone()
+    }
+
+    /// Begins the split at `place` in the order of the run, once there is a core for it.
+    ///
+    /// # Errors
+    /// When the run is cancelled.
+    pub fn turn<'a>(&'a self, place: usize, slots: &'a CoreSlots, checkpoint: Option<&'a Checkpointing>, cancel: &'a Cancel) -> Result<Turn<'a>> {
+        let slot = RefCell::new(Some(slots.acquire(cancel)?));
+        Ok(Turn { schemas: self, place, slots, slot, checkpoint, cancel, has_ended: false })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A split of a run, which has a core while it does not wait. Without [`Turn::end`] it has failed.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    schemas: &'a ResultSchemas,
+    place: usize,
+    slots: &'a CoreSlots,
+    slot: RefCell<Option<CoreSlot>>,
+    checkpoint: Option<&'a Checkpointing>,
+    cancel: &'a Cancel,
+    has_ended: bool,
+}
+
+impl Turn<'_> {
+    /// The schema for the results of a function, of which this split has `first`. Waits for the
+    /// splits before, unless it is decided. `check` looks at what this split decides.
+    ///
+    /// # Errors
+    /// Of `check`, when the run is cancelled or a split before failed, and when the checkpoint cannot be
+    /// written.
+    pub(super) fn decide(&self, function: usize, first: &SchemaRef, check: impl Fn(&SchemaRef) -> Result<()>) -> Result<SchemaRef> {
+        if let Some(decided) = self.decided(function, first, &check)? {
+            return Ok(decided);
+        }
+        drop(self.slot.take());
+        let decided = loop {
+            self.cancel.check()?;
+            let state = self.schemas.lock();
+            if state.is_broken {
+                return Err(EngineError::Cancelled.into());
+            }
+            drop(self.schemas.changed.wait_timeout(state, CANCEL_POLL).unwrap_or_else(PoisonError::into_inner));
+            if let Some(decided) = self.decided(function, first, &check)? {
+                break decided;
+            }
+        };
+        self.slot.replace(Some(self.slots.acquire(self.cancel)?));
+        Ok(decided)
+    }
+
+    fn decided(&self, function: usize, first: &SchemaRef, check: &impl Fn(&SchemaRef) -> Result<()>) -> Result<Option<SchemaRef>> {
+        let mut state = self.schemas.lock();
+        let is_first = state.first == self.place;
+        let Some(decided) = state.decided.get_mut(function) else { return Ok(Some(Arc::clone(first))) };
+        if decided.is_none() && is_first {
+            check(first)?;
+            let agreed = self.checkpoint.map(|checkpoint| checkpoint.agree_on_result(function, first)).transpose()?;
+            *decided = Some(agreed.unwrap_or_else(|| Arc::clone(first)));
+            self.schemas.changed.notify_all();
+        }
+        Ok(decided.clone())
+    }
+
+    /// Gives the core away, for what does not need one.
+    pub(crate) fn leave(&self) {
+        drop(self.slot.take());
+    }
+
+    /// The work of the split is done: what it has not decided, the next one may.
+    pub(crate) fn end(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.schemas.lock();
+        if self.has_ended {
+            state.ended.insert(self.place);
+            let State { first, ended, .. } = &mut *state;
+            while ended.remove(first) {
+                *first += 1;
+            }
+        } else {
+            state.is_broken = true;
+        }
+        self.schemas.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use arrow_schema::{DataType, Field, Schema};
+    use std::thread;
+
+    fn schema(data_type: DataType) -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("v", data_type, true)]))
+    }
+
+    #[test]
+    fn later_split_waits_without_a_core_until_the_first_one_decides() {
+        let (schemas, slots, cancel) = (ResultSchemas::new(1, &[]), CoreSlots::new(1), Cancel::default());
+        let later = schemas.turn(1, &slots, None, &cancel).unwrap();
+        thread::scope(|scope| {
+            // The only core is that of the second split until it waits.
+            let first = scope.spawn(|| {
+                let first = schemas.turn(0, &slots, None, &cancel).unwrap();
+                let decided = first.decide(0, &schema(DataType::Int64), |_| Ok(())).unwrap();
+                first.end();
+                decided
+            });
+            assert_eq!(later.decide(0, &schema(DataType::Utf8), |_| Ok(())).unwrap(), schema(DataType::Int64));
+            assert_eq!(first.join().unwrap(), schema(DataType::Int64));
+        });
+        assert_eq!(schemas.decided(), [Some(schema(DataType::Int64))]);
+    }
+
+    #[test]
+    fn split_without_rows_leaves_the_decision_to_the_next_one() {
+        let (schemas, slots, cancel) = (ResultSchemas::new(1, &[]), CoreSlots::new(3), Cancel::default());
+        let turn = |place| schemas.turn(place, &slots, None, &cancel).unwrap();
+        let (first, second, third) = (turn(0), turn(1), turn(2));
+        second.end();
+        first.end();
+        assert_eq!(third.decide(0, &schema(DataType::Utf8), |_| Ok(())).unwrap(), schema(DataType::Utf8));
+    }
+
+    #[test]
+    fn split_after_a_failed_one_stops() {
+        let (schemas, slots, cancel) = (ResultSchemas::new(1, &[]), CoreSlots::new(2), Cancel::default());
+        let later = schemas.turn(1, &slots, None, &cancel).unwrap();
+        drop(schemas.turn(0, &slots, None, &cancel).unwrap());
+        assert!(matches!(later.decide(0, &schema(DataType::Utf8), |_| Ok(())), Err(Error::Engine(EngineError::Cancelled))));
+    }
+}
