@@ -154,11 +154,12 @@ def encode_engine(options: TokensOptions) -> Metrics:
     """The engine alone: texts in memory, ids that stay in Rust."""
     import shardmill as sm
     from shardmill._native.tokens import count_all
+    from shardmill.data._tokenizer import native_tokenizer
 
-    tokenizer = sm.Tokenizer(options.model)
+    tokenizer = native_tokenizer(sm.Tokenizer(options.model))
     texts = _texts(options)
     start = time.perf_counter()
-    tokens = count_all(tokenizer._native, texts, threads=options.threads)
+    tokens = count_all(tokenizer, texts, threads=options.threads)
     return _rate(sum(len(text.encode()) for text in texts), time.perf_counter() - start, tokens=tokens)
 
 

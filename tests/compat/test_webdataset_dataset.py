@@ -13,6 +13,7 @@ import tarfile
 
 import pytest
 import shardmill as sm
+from shardmill.data._opened_files import opened_files
 
 pa = pytest.importorskip("pyarrow")
 
@@ -183,14 +184,14 @@ def test_row_by_number_equals_the_sequential_one_and_reads_its_members_alone(tmp
     members = [(f"{number:03}.{extension}", bytes([number]) * 50_000) for number in range(60) for extension in "ab"]
     dataset = sm.Dataset(written(tmp_path / "a.tar", members))
     rows = list(dataset)
-    before = dataset._native.bytes_read
+    before = opened_files(dataset).native.bytes_read
     assert [dataset[number] for number in (59, 0, 31)] == [rows[number] for number in (59, 0, 31)]
-    assert dataset._native.bytes_read - before < 3 * 101_000 + 4096
+    assert opened_files(dataset).native.bytes_read - before < 3 * 101_000 + 4096
     assert dataset.take([5, 5, 2]).column("a").to_pylist() == [rows[number]["a"] for number in (5, 5, 2)]
     # Columns that are not selected are not read.
-    before = dataset._native.bytes_read
+    before = opened_files(dataset).native.bytes_read
     assert sum(1 for _ in sm.Dataset(tmp_path / "a.tar", columns=["__key__"])) == 60
-    assert dataset._native.bytes_read == before
+    assert opened_files(dataset).native.bytes_read == before
 
 
 def test_shuffle_ranks_and_states_work_on_tars(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 import shardmill as sm
 from pictures import batches_of, cropped, encoded, images_of, opened, picture, written
 from PIL import Image, ImageOps
+from shardmill.data._opened_files import opened_files
 
 SEED = 11
 
@@ -140,7 +141,7 @@ def loader(path, rank=0, world_size=1, threads=2, **options):
 
 
 def test_random_crops_are_what_geometry_says(photographs):
-    images = augmented(photographs)._images[0]
+    images = opened_files(augmented(photographs)).images[0][0]
     originals = [opened(payload) for payload in pq.read_table(photographs)["image"].to_pylist()]
     for batch in loader(photographs):
         for pixels, row in zip(batch["image"], batch["row"].tolist(), strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardmill._progress import Progress
+from shardmill.data._opened_files import opened_files
 
 #: Number of rows read at once, unless they are large.
 _ROWS_AT_ONCE = 1024
@@ -26,7 +27,7 @@ class BatchBar(Progress):
         self._uncounted = len(dataset)
         rows = max(self._uncounted, 1)
         self._threads = threads
-        self._row_bytes = dataset._row_plan().decoded_bytes / rows
+        self._row_bytes = opened_files(dataset).row_plan().decoded_bytes / rows
         self._batch_size = max(1, min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._row_bytes, 1))))
         super().__init__(total=passes * -(-rows // self._batch_size), is_shown=is_shown, noun="batches", content="rows")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmill._native import write as _native
 from shardmill._terminal import counted
+from shardmill._threads import available_cores
 from shardmill.data._column_types import mds_encoding
 from shardmill.data._type_names import type_name
 from shardmill.errors import FormatError, MissingColumnError, OptionError
@@ -176,9 +177,11 @@ class Conversion:
         self._refuse_nulls()
 
     def _refuse_nulls(self) -> None:
-        from shardmill import Dataset, col
-        from shardmill.data._dataset import _reopened
+        from shardmill import col
+        from shardmill._native.load import RowPlan
+        from shardmill.data._opened_files import opened_files
 
+        files, threads = opened_files(self._dataset).native, available_cores()
         # The condition applies to the rows of SRC, so it uses the names in SRC.
         for field, written in zip(self._dataset.schema, self._renamed.names, strict=True):
             if not field.nullable:
@@ -189,12 +192,7 @@ class Conversion:
             condition = col(name).is_null()
             if self._dataset.row_filter is not None:
                 condition = condition & self._dataset.row_filter
-            arguments = self._dataset._arguments | {"columns": None, "filter": condition}
-            with warnings.catch_warnings():
-                # Opening the data set the first time gave them.
-                warnings.simplefilter("ignore")
-                # Keeps the options of the stores, which may have keys that the arguments lack.
-                nulls = len(_reopened(Dataset, arguments))
+            nulls = RowPlan(files, filter=json.dumps(condition.tree), threads=threads).num_rows
             if nulls:
                 raise FormatError(
                     f"column {field.name!r} has {counted(nulls, 'null')}, and MDS has none\n"

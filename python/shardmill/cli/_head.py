@@ -131,7 +131,7 @@ def _decoded(columns: dict[str, list[Any]], path: str) -> dict[str, list[Any]]:
         is_ids = isinstance(value, list) and all(isinstance(id, int) and not isinstance(id, bool) for id in value)
         # A label below 0 is one that a loss ignores.
         ids = [id for id in value if not (are_labels and id < 0)] if is_ids else []
-        is_known = all(spelling_of(tokenizer._native, id) is not None for id in ids)
+        is_known = all(spelling_of(tokenizer, id) is not None for id in ids)
         return tokenizer.decode(ids) if is_ids and is_known else value
 
     return columns | {

@@ -83,7 +83,7 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> None:
         _count(dataset, tokenize.counts, as_json=as_json)
     else:
         refuse_input(sources, dataset.files, last, keeps_rows=False)
-        _write(dataset, last, options, as_json=as_json)
+        _write(dataset, tokenize.output, last, options, as_json=as_json)
 
 
 def _refuse_twice(names: Sequence[str], outputs: Sequence[str]) -> None:
@@ -122,7 +122,7 @@ def _count(dataset: Any, directory: str, *, as_json: bool) -> None:
         tell(f"token counts are stored in {directory}")
 
 
-def _write(dataset: Any, dst: str, options: dict[str, Any], *, as_json: bool) -> None:
+def _write(dataset: Any, column: str, dst: str, options: dict[str, Any], *, as_json: bool) -> None:
     from shardmill.storage._paths import served_path
 
     pyarrow_for("tokenize")
@@ -130,12 +130,11 @@ def _write(dataset: Any, dst: str, options: dict[str, Any], *, as_json: bool) ->
     named = {name: options[name] for name in ("shard_bytes", "threads", "mode")}
     writer = open_writer(served_path(dst), format="parquet", schema=dataset.schema, **named)
     rows = tokens = 0
-    output = dataset.columns.index(dataset._tokenize.output)
     with writer, BatchBar(dataset, passes=1, is_shown=options["progress"], threads=options["threads"]) as bar:
         for batch in bar.batches(dataset):
             writer.write_batch(batch)
             rows += batch.num_rows
-            tokens += len(batch.column(output).flatten())
+            tokens += len(batch.column(column).flatten())
     seconds = time.perf_counter() - start
     if as_json:
         write_json({"rows": rows, "tokens": tokens, "files": writer.files, "seconds": seconds})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
@@ -19,18 +20,19 @@ from shardmill._threads import checked_threads
 from shardmill._unknown_options import unknown_attribute
 from shardmill._warnings import warn_caller
 from shardmill.data._arrow import ArrowRows, as_pyarrow
-from shardmill.data._decodings import Decoding, decoded, decodings_of
+from shardmill.data._decodings import decoded
 from shardmill.data._error_policy import ErrorPolicy, error_policy
-from shardmill.data._images import Images, checked_images, refuse_bits, saved_images
+from shardmill.data._images import Images, checked_images, native_images, refuse_bits
 from shardmill.data._left_out import warn_of_left_out
+from shardmill.data._opened_files import OpenedFiles
 from shardmill.data._own_methods import own_method, refuse_own_rows
 from shardmill.data._paths import is_list, paths_of
 from shardmill.data._shard_index import INDEX_NAME, warn_of_missing_index
 from shardmill.data._splits import warn_of_mixed_splits
 from shardmill.data._text_options import TextOptions, checked_text
-from shardmill.data._token_lengths import TokenCounts, TokenLengths
-from shardmill.data._tokenize import Tokenize
-from shardmill.errors import FormatError, OptionError
+from shardmill.data._token_lengths import TokenCounts
+from shardmill.data._tokenize import Tokenize, native_tokens
+from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
 from shardmill.storage._configure import configure_all, pinned, still_needed
 from shardmill.storage._paths import PathLike, served_path
@@ -119,10 +121,6 @@ class Dataset(ArrowRows):
         {'x': [2, 3], 'y': ['b', 'c']}
     """
 
-    #: Tables of a catalog have no tokens.
-    _tokenize: Tokenize | None = None
-    _images: Sequence[Images] = ()
-
     def __init__(
         self,
         path: PathLike | Sequence[PathLike],
@@ -158,16 +156,17 @@ class Dataset(ArrowRows):
         if partitioning not in (None, "hive"):
             raise OptionError(f"partitioning must be None or 'hive', not {partitioning!r}")
         has_list = is_list(path)
-        self._paths, storage_options = paths_of(path, storage_options)
-        shown_options = configure_all(self._paths, storage_options)
-        self._paths = [served_path(part) for part in self._paths]
+        paths, storage_options = paths_of(path, storage_options)
+        shown_options = configure_all(paths, storage_options)
+        paths = [served_path(part) for part in paths]
         self._threads = checked_threads(threads)
         self._filter = None if filter is None else expression_of(filter)
-        self._native = _native.Dataset(
-            self._paths,
+        filter_tree = None if self._filter is None else json.dumps(self._filter.tree)
+        native = _native.Dataset(
+            paths,
             format=format,
             hive=None if partitioning is None else "path" if has_list else "below",
-            filter=self._filter_json,
+            filter=filter_tree,
             schema=schema,
             text=checked_text(text),
             bad_lines=errors.lines,
@@ -177,35 +176,43 @@ class Dataset(ArrowRows):
             max_decoded_bytes=None if max_decoded_bytes is None else byte_count(max_decoded_bytes, "max_decoded_bytes"),
             threads=max(self._threads, 4),
         )
-        if self._native.format not in ("csv", "jsonl", None) and (schema is not None or errors.lines != "raise"):
+        if native.format not in ("csv", "jsonl", None) and (schema is not None or errors.lines != "raise"):
             raise OptionError(
-                f"schema and ErrorPolicy.lines apply only to CSV and JSONL; {self._native.format} files contain their types"
+                f"schema and ErrorPolicy.lines apply only to CSV and JSONL; {native.format} files contain their types"
             )
-        if ignore_zeros and self._native.format not in ("webdataset", None):
-            raise OptionError(f"ignore_zeros is only for WebDataset tars, not for {self._native.format} files")
-        names = self._native.column_names
-        self._tokenize = tokenize
-        if tokenize is not None and self._native.files:
-            sources = names if tokenize._sources is None else tokenize._sources
-            self._native = self._native.with_tokens(tokenize._native_for(self._paths), self._numbers_of(sources))
-            names = [name for name in names if tokenize._sources is None or name not in sources] + tokenize.outputs
-        self._images = checked_images(images)
-        for one in self._images if self._native.files else ():
-            self._native = self._native.with_images(one._native)
+        if ignore_zeros and native.format not in ("webdataset", None):
+            raise OptionError(f"ignore_zeros is only for WebDataset tars, not for {native.format} files")
+        names = native.column_names
+        if tokenize is not None and native.files:
+            tokens, sources = native_tokens(tokenize, paths)
+            native = native.with_tokens(tokens, native.column_numbers(names if sources is None else sources))
+            names = [name for name in names if sources is None or name not in sources] + tokenize.outputs
+        images = checked_images(images)
+        for one in images if native.files else ():
+            native = native.with_images(native_images(one))
             # A path into a struct becomes a column beside the struct.
             names = names if one.column in names else [*names, one.column]
-        self._columns = self._delivered(names if columns is None else (columns := listed("columns", columns)))
-        self._column_numbers = self._numbers_of(self._columns)
-        if pickles != "bytes" and self._native.format == "mds":
-            self._refuse_pickles(self._columns)
-        self._decodings = self._decodings_of(self._columns)
+        self._files = files = OpenedFiles(
+            native,
+            paths,
+            partial(_native.RowPlan, native, filter=filter_tree, threads=self._threads),
+            threads=self._threads,
+            is_filtered=self._filter is not None,
+            tokenize=[tokenize],
+            images=[images],
+        )
+        self._columns = files.delivered(names if columns is None else (columns := listed("columns", columns)))
+        self._column_numbers = files.numbers_of(self._columns)
+        if pickles != "bytes" and native.format == "mds":
+            files.refuse_pickles(self._columns)
+        self._decodings = files.decodings_of(self._columns)
         self._arguments = {
-            "path": self._paths if has_list else self._paths[0],
+            "path": paths if has_list else paths[0],
             "format": format,
             "columns": columns,
             "filter": self._filter,
             # Secrets are not pickled: another process gets its own from its environment.
-            "storage_options": pinned(self._paths, shown_options),
+            "storage_options": pinned(paths, shown_options),
             "partitioning": partitioning,
             "schema": schema,
             "text": text,
@@ -214,12 +221,9 @@ class Dataset(ArrowRows):
             "ignore_zeros": ignore_zeros,
             "max_decoded_bytes": max_decoded_bytes,
             "tokenize": tokenize,
-            "images": self._images,
+            "images": images,
             "threads": threads,
         }
-        self._rows: _native.RowPlan | None = None
-        #: Used for packing.
-        self._token_lengths = TokenLengths(self._row_plan, self._threads)
         #: Any other attribute belongs to a subclass.
         self._attributes = {*vars(self), "_attributes"} - inherited
         self._warn()
@@ -232,7 +236,7 @@ class Dataset(ArrowRows):
     @property
     def format(self) -> Format | None:
         """Format of the files; ``None`` if there are no files and no format was given."""
-        return cast("Format | None", self._native.format)
+        return cast("Format | None", self._files.native.format)
 
     @property
     def columns(self) -> list[str]:
@@ -242,21 +246,12 @@ class Dataset(ArrowRows):
     @property
     def schema(self) -> Any:
         """Arrow schema of the rows: a ``pyarrow.Schema`` if pyarrow is installed, else an object with ``__arrow_c_schema__``."""
-        return as_pyarrow(self._native.schema(self._column_numbers))
-
-    def _disagreement(self, schema: Any) -> str | None:
-        """Return why rows of an Arrow schema cannot be appended to the files: missing columns or differing types."""
-        return self._native.disagreement(schema)
+        return as_pyarrow(self._files.native.schema(self._column_numbers))
 
     @property
     def files(self) -> list[str]:
         """Paths of the files, in order."""
-        return [path for path, *_ in self._native.files]
-
-    @property
-    def _file_rows(self) -> list[tuple[str, int]]:
-        """Path and row count of each file: the path below the root, as in ``explain``, and the number of rows before the filter."""
-        return [(name, rows) for _, name, _, rows in self._native.files]
+        return [path for path, *_ in self._files.native.files]
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
@@ -265,7 +260,7 @@ class Dataset(ArrowRows):
         These are files that accompany data, files skipped because of their format, and files skipped by
         ``ErrorPolicy(files="skip")``.
         """
-        return self._native.skipped
+        return self._files.native.skipped
 
     @property
     def row_filter(self) -> Expression | None:
@@ -278,39 +273,9 @@ class Dataset(ArrowRows):
         return self._arguments["ignore_zeros"]
 
     @property
-    def _tokenization(self) -> str | None:
-        """Fingerprint of how tokens are computed, ``None`` if they are not."""
-        return None if self._tokenize is None else self._tokenize.fingerprint
-
-    @property
-    def _image_settings(self) -> dict[str, Any] | None:
-        """How pixels are computed, for the state of a loader; ``None`` if they are not."""
-        return saved_images([self._images])
-
-    @property
-    def _bfloat16_columns(self) -> set[str]:
-        return {one.column for one in self._images if one.dtype == "bfloat16"}
-
-    def _delivered(self, columns: Sequence[str]) -> list[str]:
-        """Return these columns, each with what is computed with it."""
-        outputs = {one.column: one.outputs for one in self._images}
-        return list(dict.fromkeys(output for name in columns for output in outputs.get(name, [name])))
-
-    @property
-    def _label_pads(self) -> dict[str, int]:
-        """The columns of computed labels, with the label that a loss ignores."""
-        tokenize = self._tokenize
-        return {} if tokenize is None or tokenize.labels is None else {tokenize.labels_output: tokenize.ignore_index}
-
-    @property
-    def _is_filtered(self) -> bool:
-        """Whether some rows of the files may be filtered out."""
-        return self._filter is not None
-
-    @property
     def num_rows(self) -> int:
         """Number of rows after the filter. With a filter, the columns that it uses are read once."""
-        return self._native.num_rows if self._filter is None else self._row_plan().num_rows
+        return self._files.native.num_rows if self._filter is None else self._files.row_plan().num_rows
 
     def __len__(self) -> int:
         return self.num_rows
@@ -324,8 +289,8 @@ class Dataset(ArrowRows):
             raise TypeError(
                 f"a row is read by its index, not by {index!r}\nhint: select a column with columns=[{index!r}]"
             )
-        refuse_bits(self._columns, self._bfloat16_columns)
-        values = self._row_plan().row(row_at(index, len(self)), self._column_numbers)
+        refuse_bits(self._columns, self._files.bfloat16_columns)
+        values = self._files.row_plan().row(row_at(index, len(self)), self._column_numbers)
         cells = zip(self._columns, values, self._decodings, strict=True)
         return {name: decoded([value], decoding)[0] for name, value, decoding in cells}
 
@@ -338,14 +303,15 @@ class Dataset(ArrowRows):
         Raises:
             ValueError: If the data set has no ``tokenize``.
         """
-        if self._tokenize is None:
+        [tokenize] = self._files.tokenize
+        if tokenize is None:
             raise OptionError(
                 "the data set has no tokens to count\nhint: pass tokenize=sm.Tokenize('text', tokenizer=…)"
             )
-        if not self._native.files:
+        if not self._files.native.files:
             return TokenCounts(0, 0, 0)
-        [column] = self._numbers_of([self._tokenize.output])
-        lengths = self._token_lengths.of_column(column, is_stated=False, nulls_are_empty=False)
+        [column] = self._files.numbers_of([tokenize.output])
+        lengths = self._files.token_lengths.of_column(column, is_stated=False, nulls_are_empty=False)
         return TokenCounts(*lengths.totals)
 
     def take(self, indices: Sequence[int]) -> Any:
@@ -354,9 +320,10 @@ class Dataset(ArrowRows):
         Raises:
             IndexError: If an index is out of range.
         """
-        refuse_bits(self._columns, self._bfloat16_columns)
+        refuse_bits(self._columns, self._files.bfloat16_columns)
         rows = len(self)
-        return as_pyarrow(self._take([row_at(index, rows) for index in indices]))
+        numbers = [row_at(index, rows) for index in indices]
+        return as_pyarrow(self._files.row_plan().take(numbers, self._column_numbers))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if own_method(self, ["__getitem__"]):
@@ -389,8 +356,10 @@ class Dataset(ArrowRows):
         """
         epoch, start, seed = whole("epoch", epoch, 0), whole("start", start, 0), checked_seed(seed)
         flag("shuffle", shuffle)
-        refuse_bits(self._columns, self._bfloat16_columns)
-        order = self._row_plan().ordered(window_bytes=DEFAULT_WINDOW_BYTES if shuffle else None, seed=seed, lanes=1)
+        refuse_bits(self._columns, self._files.bfloat16_columns)
+        order = self._files.row_plan().ordered(
+            window_bytes=DEFAULT_WINDOW_BYTES if shuffle else None, seed=seed, lanes=1
+        )
         return self._rows_of(order, epoch, start)
 
     def _rows_of(self, order: _native.RowPlan, epoch: int, start: int) -> Iterator[dict[str, Any]]:
@@ -399,22 +368,22 @@ class Dataset(ArrowRows):
             yield from rows_of(converter.names, content, self._decodings, 0, rows)
 
     def _arrow_schema(self) -> Any:
-        refuse_bits(self._columns, self._bfloat16_columns)
-        return self._native.schema(self._column_numbers)
+        refuse_bits(self._columns, self._files.bfloat16_columns)
+        return self._files.native.schema(self._column_numbers)
 
     def _arrow_batches(self) -> Iterator[Any]:
         refuse_own_rows(self, "an Arrow stream")
-        order = self._row_plan().ordered(window_bytes=None, seed=0, lanes=1)
+        order = self._files.row_plan().ordered(window_bytes=None, seed=0, lanes=1)
         pieces = self._superbatches(order, self._converter("stream"), 0, 0)
         return (piece for content, _ in pieces for piece in content)
 
     def _converter(self, kind: str) -> _native.OutputConverter:
         return _native.OutputConverter(
-            self._native,
+            self._files.native,
             columns=self._column_numbers,
             form={"kind": kind, "nulls": "raise", "fill_values": {}, "pad": None, "list_lengths": {}},
             is_padded=False,
-            is_filtered=self._is_filtered,
+            is_filtered=self._files.is_filtered,
         )
 
     def _superbatches(
@@ -438,58 +407,26 @@ class Dataset(ArrowRows):
                 native.stop()
 
     def __repr__(self) -> str:
-        files = counted(len(self._native.files), f"{self.format} file") if self._native.files else "no files"
-        return f"Dataset({', '.join(self._paths)}: {files})"
+        count = len(self._files.native.files)
+        files = counted(count, f"{self.format} file") if count else "no files"
+        return f"Dataset({', '.join(self._files.paths)}: {files})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         others = {name: value for name, value in vars(self).items() if name not in self._attributes}
         return _reopened, (type(self), self._arguments), others or None
 
-    def _row_plan(self) -> _native.RowPlan:
-        """Return the plan of the rows after the filter, in file order. Computed once."""
-        if self._rows is None:
-            self._rows = _native.RowPlan(self._native, filter=self._filter_json, threads=self._threads)
-        return self._rows
-
-    def _decodings_of(self, columns: Sequence[str]) -> list[Decoding | None]:
-        """Return the decoders of these columns, for values stored as strings or bytes."""
-        return decodings_of(self._native.metadata(self._numbers_of(list(columns))))
-
-    def _numbers_of(self, names: list[str]) -> list[int]:
-        # An empty directory has no columns, but the job that will fill it may select some.
-        return self._native.column_numbers(names) if self._native.files else []
-
-    def _refuse_pickles(self, columns: Sequence[str]) -> None:
-        """Check that none of these columns would be returned as pickles.
-
-        Raises:
-            ValueError: If one would. The message names the column.
-        """
-        for name, metadata in zip(columns, self._native.metadata(self._numbers_of(list(columns))), strict=False):
-            if metadata.get("mds.encoding") == "pkl":
-                raise FormatError(
-                    f"column {name!r} of {', '.join(self._paths)} holds pickles, which are never decoded"
-                    "\nhint: exclude it with columns=, or read its bytes with pickles='bytes'"
-                )
-
     def _warn(self) -> None:
+        native, paths = self._files.native, self._files.paths
         hint = "Dataset.skipped lists them with reasons; a file given as an explicit path is always read"
-        warn_of_left_out(self._native.left_out, outcome="left out of the data set", hint=hint)
-        is_mds = self._native.format == "mds"
-        warn_of_mixed_splits(self._paths, self.files)
-        if not self._native.files:
+        warn_of_left_out(native.left_out, outcome="left out of the data set", hint=hint)
+        is_mds = native.format == "mds"
+        warn_of_mixed_splits(paths, self.files)
+        if not native.files:
             # An index without shards means that there are no rows.
-            if not is_mds or not all(Path(path, INDEX_NAME).exists() for path in self._paths):
-                warn_caller(f"no data files in {', '.join(self._paths)}")
+            if not is_mds or not all(Path(path, INDEX_NAME).exists() for path in paths):
+                warn_caller(f"no data files in {', '.join(paths)}")
         elif is_mds:
-            warn_of_missing_index(self._paths)
-
-    @property
-    def _filter_json(self) -> str | None:
-        return None if self._filter is None else json.dumps(self._filter.tree)
-
-    def _take(self, indices: list[int]) -> Any:
-        return self._row_plan().take(indices, self._column_numbers)
+            warn_of_missing_index(paths)
 
 
 def _reopened(kind: type[Dataset], arguments: dict[str, Any]) -> Dataset:

@@ -219,13 +219,6 @@ class Images:
         return self._native.outputs
 
     @property
-    def _form(self) -> dict[str, Any]:
-        """The options that decide what the rows of a batch look like."""
-        form = {"dtype": self.dtype, "layout": self.layout, "channels": self.channels, "on_error": self.on_error}
-        varies = self.layout == "bytes" or self.fit in ("longest", "keep")
-        return form | {"size": None if varies else self.size}
-
-    @property
     def fingerprint(self) -> str:
         """Hexadecimal digest of the options that decide the pixels."""
         return digest([_native.AUGMENT_VERSION, self._settings])
@@ -277,6 +270,11 @@ def _remade(column: str, options: dict[str, Any]) -> Images:
     return Images(column, **options)
 
 
+def native_images(images: Images) -> _native.Images:
+    """Return what computes the pixels of a data set."""
+    return images._native  # pyright: ignore[reportPrivateUsage] - the data set gets it here
+
+
 #: Longer options are replaced by a digest, so that a state stays small.
 _SHOWN_BYTES = 1500
 
@@ -288,7 +286,7 @@ def saved_images(sources: Sequence[Sequence[Images]]) -> dict[str, Any] | None:
     """
     if not any(sources):
         return None
-    settings = [[images._settings for images in source] for source in sources]
+    settings = [[one._settings for one in source] for source in sources]  # pyright: ignore[reportPrivateUsage]
     text = json.dumps(settings)
     if len(sources) == 1 and len(text) <= _SHOWN_BYTES:
         return {"augment_version": _native.AUGMENT_VERSION, "columns": json.loads(text)[0]}

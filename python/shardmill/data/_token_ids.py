@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 
 from shardmill._option_values import index_of
-from shardmill.data._tokenizer import Tokenizer
+from shardmill.data._tokenizer import Tokenizer, native_tokenizer
 from shardmill.errors import OptionError
 
 #: How many special tokens an error names.
@@ -40,7 +40,7 @@ def token_id_of(name: str, value: str | int | bool | None, tokenizer: Tokenizer,
 
 def _special_tokens(tokenizer: Tokenizer, before: str = "") -> str:
     """Return the first special tokens with their ids, as the end of a hint."""
-    special = tokenizer._native.special_tokens
+    special = native_tokenizer(tokenizer).special_tokens
     if not special:
         return ""
     more = f" and {len(special) - _SPECIAL_SHOWN} more" if len(special) > _SPECIAL_SHOWN else ""

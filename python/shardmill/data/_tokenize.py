@@ -20,7 +20,7 @@ from shardmill.data._chat_template import json_of, template_kwargs_of, template_
 from shardmill.data._counts_directory import check_counts_directory, default_counts
 from shardmill.data._token_function import TokenFunction, name_of
 from shardmill.data._token_ids import token_id_of
-from shardmill.data._tokenizer import SpecialInText, Tokenizer
+from shardmill.data._tokenizer import SpecialInText, Tokenizer, native_tokenizer
 from shardmill.errors import FormatError, OptionError
 from shardmill.storage._paths import PathLike
 
@@ -199,10 +199,10 @@ class Tokenize:
             "text": (text,) if isinstance(text, str) else tuple(listed("text", text)),
             "bos": (None if bos is False else bos)
             if tokenizer is None
-            else token_id_of("bos", bos, tokenizer, tokenizer._native.bos),
+            else token_id_of("bos", bos, tokenizer, native_tokenizer(tokenizer).bos),
             "eos": (None if eos is False else eos)
             if tokenizer is None
-            else token_id_of("eos", eos, tokenizer, tokenizer._native.eos),
+            else token_id_of("eos", eos, tokenizer, native_tokenizer(tokenizer).eos),
             "chat_template": template_text(chat_template),
             "template_kwargs": template_kwargs_of(template_kwargs),
             "ignore_index": ignored,
@@ -268,7 +268,7 @@ class Tokenize:
         given = {name: value for name, value in values.items() if value != defaults[name]}
         for name in ("bos", "eos"):
             if name in given and self.tokenizer is not None:
-                given[name] = self.tokenizer._native.token(given[name]) or given[name]
+                given[name] = native_tokenizer(self.tokenizer).token(given[name]) or given[name]
         text = given.pop("text", ())
         shown = [repr(text[0] if len(text) == 1 else list(text))] if text else []
         return f"Tokenize({', '.join([*shown, *(f'{name}={_short(value)}' for name, value in given.items())])})"
@@ -288,19 +288,19 @@ class Tokenize:
             return None
         if self.chat_template is not None:
             return self.chat_template
-        return self.tokenizer and self.tokenizer._native.chat_template
+        return self.tokenizer and native_tokenizer(self.tokenizer).chat_template
 
     @property
     def _tool_template(self) -> str | None:
         """The template for rows with tools, if the directory has another one for them."""
         if self._template is None or self.chat_template is not None or self.tools is None or self.tokenizer is None:
             return None
-        return self.tokenizer._native.tool_template
+        return native_tokenizer(self.tokenizer).tool_template
 
     @property
     def _named_roles(self) -> dict[str, str]:
         """The special tokens of the directory that a template names, by role, such as ``eos_token``."""
-        roles = {} if self.tokenizer is None else self.tokenizer._native.roles
+        roles = {} if self.tokenizer is None else native_tokenizer(self.tokenizer).roles
         templates = f"{self._template or ''}{self._tool_template or ''}"
         return {role: token for role, token in roles.items() if role in templates}
 
@@ -367,7 +367,7 @@ class Tokenize:
     def _check_template(self) -> None:
         if not self.add_special_tokens or self.tokenizer is None:
             return
-        prefix, suffix = self.tokenizer._native.template
+        prefix, suffix = native_tokenizer(self.tokenizer).template
         for name, id, added in (("bos", self.bos, prefix), ("eos", self.eos, suffix)):
             if id is not None and id in added:
                 raise OptionError(
@@ -384,7 +384,7 @@ class Tokenize:
                 TokenFunction(self.function, self.outputs, self.dtype), columns=columns, counts=counts
             )
         return _native.Tokens(
-            self.tokenizer._native,
+            native_tokenizer(self.tokenizer),
             self._input(self.tokenizer),
             bos=self.bos,
             eos=self.eos,
@@ -399,15 +399,6 @@ class Tokenize:
             columns=columns,
             counts=counts,
         )
-
-    def _native_for(self, paths: Sequence[str]) -> _native.Tokens:
-        """Return what computes the tokens of a data set with these paths.
-
-        Raises:
-            ValueError: If the counts would become a part of it.
-        """
-        check_counts_directory(self.counts, self.fingerprint, paths)
-        return self._native
 
     def _input(self, tokenizer: Tokenizer) -> _native.TokenInput:
         if self.messages is None and self.completion is None:
@@ -427,7 +418,7 @@ class Tokenize:
         if template is None:
             return None
         return _native.TokenInput.chat(
-            tokenizer._native,
+            native_tokenizer(tokenizer),
             (template, self._tool_template),
             now=self.now,
             by_prefix=self.assistant_spans == "prefix",
@@ -435,6 +426,16 @@ class Tokenize:
             has_tools=self.tools is not None,
             has_documents=self.documents is not None,
         )
+
+
+def native_tokens(tokenize: Tokenize, paths: Sequence[str]) -> tuple[_native.Tokens, list[str] | None]:
+    """Return what computes the tokens of a data set with these paths, and the columns that it gets; ``None`` if it gets all.
+
+    Raises:
+        ValueError: If the counts would become a part of the data set.
+    """
+    check_counts_directory(tokenize.counts, tokenize.fingerprint, paths)
+    return tokenize._native, tokenize._sources  # pyright: ignore[reportPrivateUsage] - the data set gets them here
 
 
 #: The sources that an option is for, if not for all.

@@ -165,13 +165,18 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[Any, ...]]:
         # The contents, since a process on another machine may not have the files.
-        return _from_files, (self._native.files(), *self._options)
+        return Tokenizer._from_files, (self._native.files(), *self._options)
+
+    @staticmethod
+    def _from_files(files: Any, pattern: str | None, special_tokens: dict[str, int] | None) -> Tokenizer:
+        tokenizer = object.__new__(Tokenizer)
+        tokenizer._set(_native.Tokenizer.from_files(files, pattern, special_tokens), pattern, special_tokens)
+        return tokenizer
 
 
-def _from_files(files: Any, pattern: str | None, special_tokens: dict[str, int] | None) -> Tokenizer:
-    tokenizer = object.__new__(Tokenizer)
-    tokenizer._set(_native.Tokenizer.from_files(files, pattern, special_tokens), pattern, special_tokens)
-    return tokenizer
+def native_tokenizer(tokenizer: Tokenizer) -> _native.Tokenizer:
+    """Return what encodes and decodes."""
+    return tokenizer._native  # pyright: ignore[reportPrivateUsage] - other modules get it here
 
 
 def _checked_special_tokens(special_tokens: Any) -> dict[str, int]:

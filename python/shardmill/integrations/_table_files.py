@@ -7,14 +7,16 @@ plan can be pickled, and contains neither connections nor credentials.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from shardmill._native import load as _native
 from shardmill._native.storage import is_local
 from shardmill._threads import default_threads
 from shardmill.data._dataset import Dataset
-from shardmill.data._token_lengths import TokenLengths
+from shardmill.data._opened_files import OpenedFiles
 from shardmill.expressions import Expression
 from shardmill.storage._configure import configure_all, still_needed
 from shardmill.storage._options import StorageOptions
@@ -95,9 +97,42 @@ def _remote_roots(files: tuple[PlannedFile, ...]) -> list[str]:
 
 
 class TableFiles(Dataset):
-    """Rows of one version of a table."""
+    """Rows of one version of a table.
 
-    _plan: Planned
+    Args:
+        plan: the files of the version.
+        columns: names of the columns to return; all by default.
+        filter: the rows to return.
+        threads: number of reading threads; the number of cores by default.
+    """
+
+    def __init__(
+        self, plan: Planned, columns: list[str] | None, filter: Expression | None, threads: int | None
+    ) -> None:
+        self._plan, self._filter, self._given_threads = plan, filter, threads
+        self._threads = default_threads() if threads is None else threads
+        files = [
+            (file.path, file.relative, list(file.constants), list(file.deleted))
+            for file in sorted(plan.files, key=lambda file: file.relative.encode())
+        ]
+        filter_tree = None if filter is None else json.dumps(filter.tree)
+        native = _native.Dataset.of_table(
+            plan.schema,
+            cast("list[_native.TableColumn]", list(plan.columns)),
+            files,
+            filter=filter_tree,
+            threads=max(self._threads, 4),
+        )
+        self._files = OpenedFiles(
+            native,
+            [plan.name],
+            partial(_native.RowPlan, native, filter=filter_tree, threads=self._threads),
+            threads=self._threads,
+            is_filtered=filter is not None,
+        )
+        self._columns = list(native.column_names) if columns is None else columns
+        self._column_numbers = native.column_numbers(self._columns)
+        self._decodings = self._files.decodings_of(self._columns)
 
     @property
     def ignore_zeros(self) -> bool:
@@ -107,26 +142,10 @@ class TableFiles(Dataset):
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (type(self), self._plan, self._columns, self._filter, self._given_threads)
 
-    def _open(self, plan: Planned, columns: list[str] | None, filter: Expression | None, threads: int | None) -> None:
-        self._plan, self._filter, self._given_threads = plan, filter, threads
-        self._paths = [plan.name]
-        self._threads = default_threads() if threads is None else threads
-        files = [
-            (file.path, file.relative, list(file.constants), list(file.deleted))
-            for file in sorted(plan.files, key=lambda file: file.relative.encode())
-        ]
-        self._native = _native.Dataset.of_table(
-            plan.schema,
-            cast("list[_native.TableColumn]", list(plan.columns)),
-            files,
-            filter=self._filter_json,
-            threads=max(self._threads, 4),
-        )
-        self._columns = list(self._native.column_names) if columns is None else columns
-        self._column_numbers = self._native.column_numbers(self._columns)
-        self._decodings = self._decodings_of(self._columns)
-        self._rows = None
-        self._token_lengths = TokenLengths(self._row_plan, self._threads)
+
+def plan_of(table: TableFiles) -> Planned:
+    """Return the files of the version."""
+    return table._plan  # pyright: ignore[reportPrivateUsage] - other modules get it here
 
 
 def _reopened(
@@ -136,5 +155,5 @@ def _reopened(
     # Secrets are not pickled: another process gets its own from its environment.
     configure_all(roots, still_needed(roots, plan.storage_options))
     table = kind.__new__(kind)
-    table._open(plan, columns, filter, threads)
+    TableFiles.__init__(table, plan, columns, filter, threads)
     return table

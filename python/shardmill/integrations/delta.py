@@ -76,8 +76,7 @@ def dataset(
     """
     condition = None if filter is None else expression_of(filter)
     plan = _planned(_table(path, version, storage_options), storage_options)
-    opened = TableFiles.__new__(TableFiles)
-    opened._open(plan, None if columns is None else list(columns), condition, threads)
+    opened = TableFiles(plan, None if columns is None else list(columns), condition, threads)
     if not plan.files:
         warn_caller(f"no data files in {plan.name}")
     return opened

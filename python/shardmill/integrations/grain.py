@@ -20,6 +20,7 @@ except ModuleNotFoundError as missing:
 from shardmill.arrayrecord import ArrayRecordDataSource
 from shardmill.data._dataset import Dataset
 from shardmill.data._decodings import decoded
+from shardmill.data._opened_files import opened_files
 from shardmill.data._own_methods import own_method
 from shardmill.errors import RecordKeyError
 from shardmill.storage._paths import PathLike
@@ -61,7 +62,8 @@ class DatasetSource:
         if not hasattr(batch, "to_pylist"):
             return [self[key] for key in record_keys]
         rows: list[dict[str, Any]] = batch.to_pylist()
-        for name, decoding in zip(self._dataset.columns, self._dataset._decodings, strict=False):
+        columns = self._dataset.columns
+        for name, decoding in zip(columns, opened_files(self._dataset).decodings_of(columns), strict=True):
             for row in rows if decoding is not None else ():
                 [row[name]] = decoded([row[name]], decoding)
         return rows

@@ -55,8 +55,7 @@ from shardmill.load._nested import Batch, Ragged, Struct
 from shardmill.load._objects import CLASSES
 
 if TYPE_CHECKING:
-    from shardmill.data._dataset import Dataset
-    from shardmill.load._mixture import Mixture
+    from shardmill.data._opened_files import OpenedFiles
     from shardmill.load._options import Output
 
 #: Below the threshold of a collection of the youngest generation.
@@ -184,10 +183,10 @@ def check_torch(wide_unsigned: str | None) -> None:
     )
 
 
-def equal_lists(output: Output, dataset: Dataset | Mixture, columns: list[str]) -> dict[str, int]:
+def equal_lists(output: Output, files: OpenedFiles, columns: list[str]) -> dict[str, int]:
     """Return the list columns whose rows are all equally long, with that length. It may read two blocks of the data set."""
     is_asked = output.lists == "auto" and output.pad is None and output.kind in ("torch", "numpy")
-    return dataset._native.list_lengths(dataset._numbers_of(columns)) if is_asked else {}
+    return files.native.list_lengths(files.numbers_of(columns)) if is_asked else {}
 
 
 def output_form(

@@ -17,6 +17,7 @@ from shardmill.data._arrow import ArrowRows
 from shardmill.data._dataset import Dataset
 from shardmill.data._error_policy import ErrorPolicy, error_policy
 from shardmill.data._images import refuse_bits
+from shardmill.data._opened_files import opened_files
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value
 from shardmill.load import _ranks as ranks
@@ -160,19 +161,18 @@ class Loader(LoaderIteration, ArrowRows):
         )
         if packing is not None:
             columns = packed_columns(packing, columns, output)
-        self._columns = (
-            self._dataset.columns if columns is None else self._dataset._delivered(listed("columns", columns))
-        )
+        files = opened_files(self._dataset)
+        self._columns = self._dataset.columns if columns is None else files.delivered(listed("columns", columns))
         if isinstance(self._dataset, Dataset) and self._dataset is not data:
-            self._dataset._refuse_pickles(self._columns)
+            files.refuse_pickles(self._columns)
         self._batch_size = batch_size
         self._shuffle, self._seed = order, seed
         # Unless requested, lanes are those of the run that saved the state.
         self._asked_lanes, self._lanes = lanes, lanes or min(self._world_size, MOST_LANES)
         self._threads = checked_threads(runtime.threads)
         self._prefetch_bytes = int(runtime.prefetch_bytes)
-        decodings = self._dataset._decodings_of(self._columns)
-        bfloat16 = [name for name in self._columns if name in self._dataset._bfloat16_columns]
+        decodings = files.decodings_of(self._columns)
+        bfloat16 = [name for name in self._columns if name in files.bfloat16_columns]
         check_fill(output, bfloat16)
         self._cutter = cutter_of(
             output.kind,
@@ -187,14 +187,14 @@ class Loader(LoaderIteration, ArrowRows):
         self._counters = Counters()
         self._transform = None if transform is None else Transforming(transform, self._stall_seconds, self._counters)
         # Packs have lists of their own.
-        lists = equal_lists(output, self._dataset, self._columns) if packing is None else {}
-        label_pads = {name: pad for name, pad in self._dataset._label_pads.items() if name in self._columns}
+        lists = equal_lists(output, files, self._columns) if packing is None else {}
+        label_pads = {name: pad for name, pad in files.label_pads.items() if name in self._columns}
         # Everything that can be validated is validated here: names, types, fill values.
         self._output_arguments = {
-            "columns": self._dataset._numbers_of(self._columns),
+            "columns": files.numbers_of(self._columns),
             "form": output_form(output, self._cutter.kind, lists, label_pads),
             "is_padded": self._tail == "pad",
-            "is_filtered": self._dataset._is_filtered,
+            "is_filtered": files.is_filtered,
             "is_lent": self._cutter.is_pinned,
         }
         self._packed = None
@@ -204,7 +204,7 @@ class Loader(LoaderIteration, ArrowRows):
                 "\nhint: use ErrorPolicy(rows='raise'), or load without packing"
             )
         if packing is not None:
-            warn_of_joined(self._dataset.sources.values() if isinstance(self._dataset, Mixture) else [self._dataset])
+            warn_of_joined(files.tokenize)
             self._packed = PackedRows(packing, self._dataset, nulls=output.nulls, threads=max(self._threads, 1))
         self._converter = self._new_converter(self._cutter.kind)
         self._cutter.check(self._converter)
@@ -266,10 +266,10 @@ class Loader(LoaderIteration, ArrowRows):
         arguments = dict(self._output_arguments)
         if kind != self._cutter.kind:
             arguments["form"] = arguments["form"] | {"kind": kind, "pad": None, "list_lengths": {}}
-        return _native.OutputConverter(self._dataset._native, **arguments)
+        return _native.OutputConverter(opened_files(self._dataset).native, **arguments)
 
     def _arrow_schema(self) -> Any:
-        refuse_bits(self._columns, self._dataset._bfloat16_columns)
+        refuse_bits(self._columns, opened_files(self._dataset).bfloat16_columns)
         return self._new_converter("arrow").schema
 
     def _arrow_batches(self) -> Iterator[Any]:

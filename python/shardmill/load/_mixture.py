@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
-from shardmill._digests import digest
 from shardmill._native import load as _native
 from shardmill._option_values import whole
 from shardmill._threads import checked_threads
 from shardmill.data._arrow import as_pyarrow
 from shardmill.data._dataset import Dataset
-from shardmill.data._decodings import Decoding, decodings_of
-from shardmill.data._images import saved_images
+from shardmill.data._images import Images
+from shardmill.data._opened_files import OpenedFiles, opened_files
 from shardmill.data._own_methods import refuse_own_rows
-from shardmill.data._token_lengths import TokenLengths
 from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load import _blend as blend
 from shardmill.storage._paths import PathLike
@@ -106,13 +105,22 @@ class Mixture:
         self._source_column = source_column
         self._check_images()
         self._check_tokenizers()
-        self._native = _native.Dataset.mixed(
-            [(name, source._native, source._column_numbers) for name, source in self._sources.items()],
+        files = [opened_files(source) for source in self._sources.values()]
+        columns = [part.numbers_of(source.columns) for part, source in zip(files, self._sources.values(), strict=True)]
+        native = _native.Dataset.mixed(
+            list(zip(self._sources, (part.native for part in files), columns, strict=True)),
             number_column=source_column,
         )
-        self._rows: _native.RowPlan | None = None
-        #: Used for packing.
-        self._token_lengths = TokenLengths(self._row_plan, checked_threads(None))
+        self._files = OpenedFiles(
+            native,
+            [path for part in files for path in part.paths],
+            partial(_mixed, native, files, self._blend),
+            threads=checked_threads(None),
+            # Also rows of a source that is not drawn are not delivered.
+            is_filtered=any(part.is_filtered or not self._blend.is_drawn(at) for at, part in enumerate(files)),
+            tokenize=[tokenize for part in files for tokenize in part.tokenize],
+            images=[images for part in files for images in part.images],
+        )
         self._check_sources()
         # Copies: the caller may go on to change its own.
         self._arguments = {
@@ -133,25 +141,17 @@ class Mixture:
     @property
     def columns(self) -> list[str]:
         """Names of the columns, in order."""
-        return self._native.column_names
+        return self._files.native.column_names
 
     @property
     def schema(self) -> Any:
         """Arrow schema of the rows; see ``Dataset.schema``."""
-        return as_pyarrow(self._native.schema(self._numbers_of(self.columns)))
+        return as_pyarrow(self._files.native.schema(self._files.numbers_of(self.columns)))
 
     @property
     def files(self) -> list[str]:
         """Paths of the files of all sources, in order."""
-        return [path for path, *_ in self._native.files]
-
-    @property
-    def _is_filtered(self) -> bool:
-        """Whether some rows of the files may not be delivered: they are filtered out, or belong to a source that is not drawn."""
-        return any(
-            source._is_filtered or not self._blend.is_drawn(number)
-            for number, source in enumerate(self._sources.values())
-        )
+        return [path for path, *_ in self._files.native.files]
 
     @property
     def num_rows(self) -> int:
@@ -163,66 +163,21 @@ class Mixture:
 
     def counts(self, epoch: int = 0) -> dict[str, int]:
         """Return the number of rows of each source in an epoch."""
-        return dict(zip(self._sources, self._row_plan().counts(whole("epoch", epoch, 0)), strict=True))
+        return dict(zip(self._sources, self._files.row_plan().counts(whole("epoch", epoch, 0)), strict=True))
 
     def __repr__(self) -> str:
         return f"Mixture({', '.join(self._sources)}: {self.num_rows} rows an epoch)"
 
-    @property
-    def _tokenization(self) -> str | None:
-        """Fingerprint of how the sources compute tokens, ``None`` if none does."""
-        each = [source._tokenization for source in self.sources.values()]
-        return digest(each) if any(each) else None
-
-    @property
-    def _image_settings(self) -> dict[str, Any] | None:
-        """How the sources compute pixels, for the state of a loader; ``None`` if none does."""
-        return saved_images([source._images for source in self.sources.values()])
-
-    @property
-    def _bfloat16_columns(self) -> set[str]:
-        return {name for source in self._sources.values() for name in source._bfloat16_columns}
-
-    def _delivered(self, columns: Sequence[str]) -> list[str]:
-        """As ``Dataset._delivered``."""
-        added = [output for source in self._sources.values() for output in source._delivered(columns)]
-        return list(dict.fromkeys([*columns, *(name for name in added if name in self.columns)]))
-
-    @property
-    def _label_pads(self) -> dict[str, int]:
-        """Like ``Dataset._label_pads``; empty if the label columns or ``ignore_index`` differ between sources."""
-        each = [source._label_pads for source in self.sources.values() if source._label_pads]
-        return each[0] if each and all(pads == each[0] for pads in each) else {}
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._parts, self._arguments)
-
-    def _row_plan(self) -> _native.RowPlan:
-        """Return the rows of all sources after their filters, and the blend. Computed once."""
-        if self._rows is None:
-            self._rows = _native.RowPlan.mixed(
-                self._native,
-                [source._row_plan() for source in self._sources.values()],
-                rows=self._blend.rows,
-                stages=self._blend.native_stages,
-                is_linear=self._blend.interpolate == "linear",
-            )
-        return self._rows
-
-    def _decodings_of(self, columns: Sequence[str]) -> list[Decoding | None]:
-        """As ``Dataset._decodings_of``."""
-        return decodings_of(self._native.metadata(self._numbers_of(list(columns))))
-
-    def _numbers_of(self, names: list[str]) -> list[int]:
-        return self._native.column_numbers(names) if self._native.files else []
 
     def _check_images(self) -> None:
         """Check that the images of a column look alike in all sources."""
         first: dict[str, tuple[str, dict[str, Any]]] = {}
         for name, source in self._sources.items():
-            for images in source._images:
-                other, form = first.setdefault(images.column, (name, images._form))
-                for option, value in images._form.items():
+            for images in opened_files(source).images[0]:
+                other, form = first.setdefault(images.column, (name, _form(images)))
+                for option, value in _form(images).items():
                     if form[option] != value:
                         raise OptionError(
                             f"the images of column {images.column!r} have {option}={form[option]!r} in source {other!r}, "
@@ -233,9 +188,9 @@ class Mixture:
         """Ids of two vocabularies must not meet in a batch; a source without a tokenizer may have any."""
         known: dict[str, str] = {}
         for name, source in self._sources.items():
-            tokenizer = None if source._tokenize is None else source._tokenize.tokenizer
-            if tokenizer is not None:
-                known.setdefault(tokenizer.fingerprint, name)
+            [tokenize] = opened_files(source).tokenize
+            if tokenize is not None and tokenize.tokenizer is not None:
+                known.setdefault(tokenize.tokenizer.fingerprint, name)
         if len(known) > 1:
             (one, first), (other, second), *_ = known.items()
             raise OptionError(
@@ -250,7 +205,7 @@ class Mixture:
             KeyError: If a source lacks one that another source has.
         """
         for number, (name, source) in enumerate(self._sources.items()):
-            if not self._blend.is_drawn(number) or not source._native.files:
+            if not self._blend.is_drawn(number) or not source.files:
                 continue
             for column in columns:
                 # A column may be a path into a struct.
@@ -276,6 +231,24 @@ class Mixture:
                     f"source {name!r} has a weight of {float(parts[number]):.3g},"
                     f" which gives it none of the {self.num_rows} rows of an epoch\nhint: raise epoch_rows, or give it the weight 0"
                 )
+
+
+def _mixed(native: _native.Dataset, sources: list[OpenedFiles], shares: blend.Blend) -> _native.RowPlan:
+    """Return the rows of all sources after their filters, blended."""
+    return _native.RowPlan.mixed(
+        native,
+        [source.row_plan() for source in sources],
+        rows=shares.rows,
+        stages=shares.native_stages,
+        is_linear=shares.interpolate == "linear",
+    )
+
+
+def _form(images: Images) -> dict[str, Any]:
+    """Return the options that decide what the rows of a batch look like."""
+    form = {"dtype": images.dtype, "layout": images.layout, "channels": images.channels, "on_error": images.on_error}
+    varies = images.layout == "bytes" or images.fit in ("longest", "keep")
+    return form | {"size": None if varies else images.size}
 
 
 def _named(sources: Any) -> list[tuple[str, Any]]:

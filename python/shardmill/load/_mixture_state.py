@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from shardmill.data._dataset import Dataset
+from shardmill.data._opened_files import opened_files
 from shardmill.errors import CheckpointMismatchError
 from shardmill.load._differences import difference
 from shardmill.load._mixture import Mixture
@@ -18,17 +19,17 @@ _SHOWN_BYTES = 500
 
 def identity_of(dataset: Dataset | Mixture) -> dict[str, Any]:
     """Return what identifies a data set or a mixture, for ``OrderSettings``."""
-    native = dataset._native
-    files = {
-        "files": len(native.files),
-        "dataset": native.fingerprint,
-        "tokenize": dataset._tokenization,
-        "images": dataset._image_settings,
+    files = opened_files(dataset)
+    shared = {
+        "files": len(files.native.files),
+        "dataset": files.native.fingerprint,
+        "tokenize": files.tokenization,
+        "images": files.image_settings,
     }
     if isinstance(dataset, Mixture):
-        return {**files, **_settings_of(dataset)}
-    digests = OrderSettings.digests_shown(native.file_digests)
-    return {**files, "filter": OrderSettings.filter_text(dataset.row_filter), "file_digests": digests}
+        return {**shared, **_settings_of(dataset)}
+    digests = OrderSettings.digests_shown(files.native.file_digests)
+    return {**shared, "filter": OrderSettings.filter_text(dataset.row_filter), "file_digests": digests}
 
 
 def _settings_of(mixture: Mixture) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def _settings_of(mixture: Mixture) -> dict[str, Any]:
         blend.mode: _shown(parts),
         "interpolate": blend.interpolate,
         "rows": _shown([source.num_rows for source in sources]),
-        "fingerprints": _shown([source._native.fingerprint[:16] for source in sources]),
+        "fingerprints": _shown([opened_files(source).native.fingerprint[:16] for source in sources]),
         "filters": _shown([_digest(OrderSettings.filter_text(source.row_filter)) for source in sources]),
     }
     return {"filter": None, "file_digests": None, "mixture": mixed}

@@ -11,11 +11,13 @@ from shardmill._native import packing as _native
 from shardmill._option_values import listed, whole
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
+from shardmill.data._opened_files import opened_files
 from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load._columns import plain_fill_values
 
 if TYPE_CHECKING:
     from shardmill._native import load
+    from shardmill.data._tokenize import Tokenize
     from shardmill.load._mixture import Mixture
     from shardmill.load._options import Output
 
@@ -221,10 +223,9 @@ def packed_columns(packing: Any, columns: Sequence[str] | None, output: Output) 
     return packed
 
 
-def warn_of_joined(sources: Iterable[Dataset]) -> None:
+def warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
     """Warn if packs join documents without a token that separates them, which is rarely meant."""
-    for source in sources:
-        tokenize = source._tokenize
+    for tokenize in sources:
         if tokenize is None or not tokenize.text or tokenize.function is not None:
             continue
         if tokenize.bos is None and tokenize.eos is None and not tokenize.add_special_tokens:
@@ -255,8 +256,9 @@ class PackedRows:
         self._ahead: _native.AheadPacks | None = None
         if not isinstance(dataset, Dataset):
             dataset._check_packed(packing.columns)
-        self.column_numbers = dataset._numbers_of(list(packing.columns))
-        self._lengths_number = None if packing.lengths is None else dataset._numbers_of([packing.lengths])
+        files = opened_files(dataset)
+        self.column_numbers = files.numbers_of(packing.columns)
+        self._lengths_number = None if packing.lengths is None else files.numbers_of([packing.lengths])
         self.columns = self._pack_columns()
 
     def converter(self, *, kind: str, is_padded: bool) -> load.OutputConverter:
@@ -306,11 +308,11 @@ class PackedRows:
             **shared,
             "epoch_packs": packing.epoch_packs,
             "pack_window_rows": _native.PACK_WINDOW_ROWS,
-            "tokenize": self._dataset._tokenization,
+            "tokenize": opened_files(self._dataset).tokenization,
         }
 
     def _lengths(self) -> _native.Lengths:
-        return self._dataset._token_lengths.of_column(**self._source)
+        return opened_files(self._dataset).token_lengths.of_column(**self._source)
 
     def _packs_ahead(self, rows: load.RowPlan, options: dict[str, Any]) -> _native.AheadPacks:
         if self._ahead is None:
@@ -343,9 +345,10 @@ class PackedRows:
                 raise MissingColumnError(
                     f"pad_value names column {name!r}, the packed columns are {', '.join(packing.columns)}"
                 )
-        labels = {name: pad for name, pad in self._dataset._label_pads.items() if name in packing.columns}
+        files = opened_files(self._dataset)
+        labels = {name: pad for name, pad in files.label_pads.items() if name in packing.columns}
         return _native.PackColumns(
-            self._dataset._native,
+            files.native,
             columns=self.column_numbers,
             length=packing.length,
             pad_values=plain_fill_values({**labels, **pads}),

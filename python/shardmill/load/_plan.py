@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from shardmill.data._opened_files import opened_files
+
 if TYPE_CHECKING:
     from shardmill._native import load as _native
     from shardmill.data._dataset import Dataset
@@ -62,7 +64,7 @@ class LoaderPlan:
 
     def _row_plan(self) -> _native.RowPlan:
         if self._rows is None:
-            rows = self._dataset._row_plan()
+            rows = opened_files(self._dataset).row_plan()
             self._rows = rows.ordered(window_bytes=self._window_bytes, seed=self._seed, lanes=self._lanes)
         return self._rows
 

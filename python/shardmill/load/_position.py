@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from shardmill._native import load as _native
+from shardmill.data._opened_files import opened_files
 from shardmill.errors import CheckpointMismatchError
 from shardmill.load import _mixture_state as mixture_state
 from shardmill.load._checks import at_least, no_steps
@@ -81,7 +82,7 @@ class LoaderPosition(LoaderPlan):
         lanes = self._asked_lanes or state["lanes"]
         settings = self._settings(lanes)
         mixture_state.check(state.get("mixture"), settings.mixture)
-        settings.check(state, [relative for _, relative, *_ in self._dataset._native.files])
+        settings.check(state, [relative for _, relative, *_ in opened_files(self._dataset).native.files])
         before = self._lanes, self._rows
         self._set_lanes(lanes)
         position = Position(state["epoch"], state["consumed"], is_loaded=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from shardmill.data._opened_files import opened_files
 from shardmill.load._diagnosis import Diagnosis, diagnose
 from shardmill.load._metrics import LoaderMetrics, Mark
 from shardmill.load._plan import LoaderPlan
@@ -40,7 +41,7 @@ class LoaderProgress(LoaderPlan):
             epoch=self._position.epoch,
             threads=self._threads,
             transform_workers=0 if self._transform is None else self._transform.workers,
-            bytes_read=self._dataset._native.bytes_read,
+            bytes_read=opened_files(self._dataset).native.bytes_read,
         )
         if not since_last:
             return now
@@ -68,7 +69,7 @@ class LoaderProgress(LoaderPlan):
             now - before,
             startup_seconds=now.startup_seconds,
             between_seconds=(between - between_before) / 1e9,
-            is_remote=self._dataset._native.is_remote,
+            is_remote=opened_files(self._dataset).native.is_remote,
         )
 
     def _mark(self) -> Mark:

@@ -11,6 +11,8 @@ from functools import lru_cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from shardmill.data._opened_files import opened_files
+
 if TYPE_CHECKING:
     from shardmill import Dataset
 
@@ -29,12 +31,12 @@ class Rows:
     def __init__(self, dataset: Dataset, whole: Dataset) -> None:
         from shardmill import Loader, Runtime
 
-        self._files = files = whole._file_rows
+        self._files = files = [(name, rows) for _, name, _, rows in opened_files(whole).native.files]
         self._firsts = [0, *accumulate(rows for _, rows in files)]
         self._by_name = {name: first for (name, rows), first in zip(files, self._firsts, strict=False) if rows}
         self._counts = Counter(name for name, rows in files if rows)
         # Files are told apart by the rows that they keep: several may have the same name below their roots.
-        kept = dict(zip(dataset.files, dataset._row_plan().rows_of_files, strict=True))
+        kept = dict(zip(dataset.files, opened_files(dataset).row_plan().rows_of_files, strict=True))
         self._ends = list(accumulate(kept.get(path, 0) for path in whole.files))
         self._is_whole = dataset.row_filter is None
         self._length = len(dataset)

@@ -11,6 +11,7 @@ from shardmill._native import pixels
 from shardmill._native.formats import type_names
 from shardmill.curate._documents import is_interleaved
 from shardmill.curate._pictures import has_pillow, image_format, thumbnail_of
+from shardmill.data._opened_files import opened_files
 from shardmill.view._cells import Cells, Path, buffer_of, found, text_cell
 from shardmill.view._documents import row_document
 from shardmill.view._pixels import png_of
@@ -40,7 +41,7 @@ def overview(opened: Opened, query: Query) -> dict[str, Any]:
         "filter": None if dataset.row_filter is None else repr(dataset.row_filter),
         "files": dataset.files[:_FILES_LISTED],
         "file_count": len(dataset.files),
-        "bytes": sum({path: size for path, _, size, _ in dataset._native.files}.values()),
+        "bytes": sum({path: size for path, _, size, _ in opened_files(dataset).native.files}.values()),
         "columns": [
             {"name": field.name, "type": name, "nullable": field.nullable}
             for field, name in zip(dataset.schema, type_names(dataset.schema), strict=True)

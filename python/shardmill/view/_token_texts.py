@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from shardmill.data._tokenizer import native_tokenizer
+
 if TYPE_CHECKING:
+    from shardmill.data._tokenizer import Tokenizer
     from shardmill.view._token_columns import TokenColumns
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -76,32 +79,32 @@ class TokenTexts:
         if self._tokenizer is None or number is None:
             text = "null" if number is None else str(number)
             return b"", facts | {"kind": "number", "parts": [["text", text]]}
-        native = self._tokenizer._native
-        spelling = spelling_of(native, number)
+        tokenizer = self._tokenizer
+        spelling = spelling_of(tokenizer, number)
         if spelling is None:
             return b"", facts | {"kind": "unknown", "parts": [["text", str(number)]]}
         facts["spelling"] = spelling
-        if any(number == id for _, id in native.special_tokens):
+        if any(number == id for _, id in native_tokenizer(tokenizer).special_tokens):
             facts["kind"] = "special"
-        raw = _bytes_of(native, number, spelling)
+        raw = _bytes_of(tokenizer, number, spelling)
         return raw, facts | {"parts": _parts(raw)}
 
 
-def spelling_of(native: Any, id: int) -> str | None:
-    """Return a token as the file of its native tokenizer writes it; None for an id that is not in the vocabulary."""
-    return native.token(id) if 0 <= id < native.vocab_size else None
+def spelling_of(tokenizer: Tokenizer, id: int) -> str | None:
+    """Return a token as the file of its tokenizer writes it; None for an id that is not in the vocabulary."""
+    return native_tokenizer(tokenizer).token(id) if 0 <= id < tokenizer.vocab_size else None
 
 
-def _bytes_of(native: Any, number: int, spelling: str) -> bytes:
+def _bytes_of(tokenizer: Tokenizer, number: int, spelling: str) -> bytes:
     """Return what a token adds to a text after another token. It need not be whole characters."""
-    alone = native.decode([number])
+    alone = tokenizer.decode([number])
     if _REPLACEMENT in alone:
         byte = _BYTE.fullmatch(spelling)
         raw = bytes([int(byte[1], 16)]) if byte else bytes(_ALPHABET.get(mark, 0) for mark in spelling)
         if raw.decode(errors="replace") == alone:
             return raw
     # Decoders may remove the space at the start of a text.
-    twice = native.decode([number, number])
+    twice = tokenizer.decode([number, number])
     text = twice[len(alone) :] if twice.startswith(alone) else ""
     return (text or spelling).encode(errors="replace")
 

@@ -20,6 +20,7 @@ import pytest
 import shardmill as sm
 from PIL import Image
 from shardmill.curate import ParquetSink, Pipeline, TableSource
+from shardmill.data._opened_files import opened_files
 
 LANGUAGES = ["de", "en", "fr", "ja"]
 MESSAGE = pa.struct([("role", pa.string()), ("turn", pa.int64())])
@@ -188,7 +189,7 @@ def test_path_of_an_image_set_is_read_without_its_images(tmp_path: Path) -> None
     dataset = sm.Dataset(path)
     found = loaded(dataset, ["image.path"])
     assert found["image.path"] == [image["path"] for image in images]
-    assert dataset._native.bytes_read <= path.stat().st_size * 0.02
+    assert opened_files(dataset).native.bytes_read <= path.stat().st_size * 0.02
     assert loaded(dataset, ["image.bytes"])["image.bytes"] == [image["bytes"] for image in images]
 
 
@@ -198,11 +199,11 @@ def test_statistics_of_a_field_spare_row_groups(tmp_path: Path) -> None:
     read = []
     for name in ("meta.size", "id"):
         dataset = sm.Dataset(path, columns=["meta.source.url"], filter=sm.col(name) > 3990)
-        opened = dataset._native.bytes_read
+        opened = opened_files(dataset).native.bytes_read
         assert len(dataset) == sum(
             1 for value in (leaf(data, name) if "." in name else data[name].to_pylist()) if value and value > 3990
         )
-        read.append(dataset._native.bytes_read - opened)
+        read.append(opened_files(dataset).native.bytes_read - opened)
     chunks = [pq.ParquetFile(path).metadata.row_group(group).column(2).total_compressed_size for group in range(8)]
     assert read[0] < 2 * max(chunks) < sum(chunks), "one row group of eight"
 

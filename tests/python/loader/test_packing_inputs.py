@@ -13,6 +13,7 @@ import pytest
 import shardmill as sm
 from flat_options import flat_loader
 from row_files import new_directory, write_tables
+from shardmill.data._opened_files import opened_files
 from test_packing import all_packs, loader_of, packs_in, write_documents
 
 FIVE = {"length": 5}
@@ -403,9 +404,9 @@ def test_same_file_with_other_row_groups_gives_the_same_packs(tmp_path: Path) ->
 def test_loaders_of_one_dataset_look_for_lengths_once(tmp_path: Path) -> None:
     dataset = sm.Dataset(write_documents(tmp_path, [number % 30 for number in range(300)]))
     assert len(loader_of(dataset, FIVE)) > 0
-    read = dataset._native.bytes_read
+    read = opened_files(dataset).native.bytes_read
     assert len(loader_of(dataset, {"length": 9, "strategy": "best_fit"}, shuffle=True, lanes=3)) > 0
-    assert dataset._native.bytes_read == read
+    assert opened_files(dataset).native.bytes_read == read
 
 
 @pytest.mark.parametrize("stride", [2, 3])

@@ -74,7 +74,7 @@ class IcebergTable(TableFiles):
         from shardmill.integrations.iceberg._planning import planned, snapshot_of
 
         plan = planned(opened, condition, scan_filter, snapshot_id if branch is None else snapshot_of(opened, branch))
-        self._open(plan, None if columns is None else list(columns), condition, threads)
+        super().__init__(plan, None if columns is None else list(columns), condition, threads)
         if not plan.files:
             warn_caller(f"no data files in {plan.name}")
 

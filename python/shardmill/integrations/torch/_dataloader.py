@@ -15,6 +15,7 @@ from shardmill._option_values import index_of, whole
 from shardmill._warnings import warn_caller
 from shardmill.data._dataset import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES, Dataset
 from shardmill.data._error_policy import ErrorPolicy
+from shardmill.data._opened_files import opened_files
 from shardmill.data._own_methods import refuse_own_batches
 from shardmill.errors import OptionError
 from shardmill.integrations.torch._files import DataFileInfo
@@ -307,7 +308,7 @@ def _window_bytes(dataset: Dataset, shuffle: bool, rows: int | None) -> int:
         return 0
     if not shuffle:
         raise OptionError("shuffle_buffer_size requires shuffle=True")
-    plan = dataset._row_plan()
+    plan = opened_files(dataset).row_plan()
     return math.ceil(plan.decoded_bytes * rows / max(1, plan.num_rows))
 
 

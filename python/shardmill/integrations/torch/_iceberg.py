@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
+from shardmill.data._opened_files import opened_files
 from shardmill.expressions import expression_of
+from shardmill.integrations._table_files import plan_of
 from shardmill.integrations.iceberg import IcebergTable
 from shardmill.integrations.torch._dataloader import BatchLoader, loader_over
 from shardmill.integrations.torch._files import IcebergDataFileInfo
@@ -64,12 +66,12 @@ class IcebergDataset(BatchDataset):
     @property
     def files(self) -> list[IcebergDataFileInfo]:
         """The data files of the snapshot that were not pruned."""
-        sizes = {path: (size, rows) for path, _, size, rows in self._table._native.files}
+        sizes = {path: (size, rows) for path, _, size, rows in opened_files(self._table).native.files}
         return [
             IcebergDataFileInfo(
                 file.path, *sizes[file.path], partition=dict(file.partition), snapshot_id=self.snapshot_id
             )
-            for file in self._table._plan.files
+            for file in plan_of(self._table).files
         ]
 
     @classmethod

@@ -1,0 +1,108 @@
+"""The files of a data set or a mixture, for the rooms that read their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from shardmill._digests import digest
+from shardmill.data._decodings import Decoding, decodings_of
+from shardmill.data._images import Images, saved_images
+from shardmill.data._token_lengths import TokenLengths
+from shardmill.errors import FormatError
+
+if TYPE_CHECKING:
+    from shardmill._native.load import Dataset as NativeDataset
+    from shardmill._native.load import RowPlan
+    from shardmill.data._tokenize import Tokenize
+
+
+class OpenedFiles:
+    """Files that native code has opened, and the columns that are computed from theirs.
+
+    Args:
+        native: the files.
+        paths: where they were found.
+        plan: makes the plan of the rows after the filter.
+        threads: number of reading threads.
+        is_filtered: whether some rows of the files may not be delivered.
+        tokenize: how each source computes tokens, ``None`` if it does not.
+        images: how each source computes pixels.
+    """
+
+    def __init__(
+        self,
+        native: NativeDataset,
+        paths: Sequence[str],
+        plan: Callable[[], RowPlan],
+        *,
+        threads: int,
+        is_filtered: bool,
+        tokenize: Sequence[Tokenize | None] = (None,),
+        images: Sequence[Sequence[Images]] = ((),),
+    ) -> None:
+        self.native, self.paths, self.is_filtered = native, paths, is_filtered
+        self.tokenize, self.images = tokenize, images
+        #: Returns the plan of the rows after the filter, in file order.
+        self.row_plan = cache(plan)
+        #: Used for packing.
+        self.token_lengths = TokenLengths(self.row_plan, threads)
+
+    def numbers_of(self, names: Sequence[str]) -> list[int]:
+        """Return the numbers of these columns."""
+        # An empty directory has no columns, but the job that will fill it may select some.
+        return self.native.column_numbers(list(names)) if self.native.files else []
+
+    def decodings_of(self, columns: Sequence[str]) -> list[Decoding | None]:
+        """Return the decoders of these columns, for values stored as strings or bytes."""
+        return decodings_of(self.native.metadata(self.numbers_of(columns)))
+
+    def delivered(self, columns: Sequence[str]) -> list[str]:
+        """Return these columns, each with what is computed with it."""
+        outputs = {one.column: one.outputs for images in self.images for one in images}
+        return list(dict.fromkeys(output for name in columns for output in outputs.get(name, [name])))
+
+    def refuse_pickles(self, columns: Sequence[str]) -> None:
+        """Check that none of these columns would be returned as pickles.
+
+        Raises:
+            ValueError: If one would. The message names the column.
+        """
+        for name, metadata in zip(columns, self.native.metadata(self.numbers_of(columns)), strict=False):
+            if metadata.get("mds.encoding") == "pkl":
+                raise FormatError(
+                    f"column {name!r} of {', '.join(self.paths)} holds pickles, which are never decoded"
+                    "\nhint: exclude it with columns=, or read its bytes with pickles='bytes'"
+                )
+
+    @property
+    def bfloat16_columns(self) -> set[str]:
+        """The columns whose numbers are the bits of a type that only torch has."""
+        return {one.column for images in self.images for one in images if one.dtype == "bfloat16"}
+
+    @property
+    def label_pads(self) -> dict[str, int]:
+        """The columns of computed labels, with the label that a loss ignores; empty if these differ between sources."""
+        each = [{one.labels_output: one.ignore_index} for one in self.tokenize if one is not None and one.labels]
+        return each[0] if each and all(pads == each[0] for pads in each) else {}
+
+    @property
+    def tokenization(self) -> str | None:
+        """Fingerprint of how the sources compute tokens, ``None`` if none does."""
+        each = [None if one is None else one.fingerprint for one in self.tokenize]
+        return each[0] if len(each) == 1 else digest(each) if any(each) else None
+
+    @property
+    def image_settings(self) -> dict[str, Any] | None:
+        """How the sources compute pixels, for the state of a loader; ``None`` if none does."""
+        return saved_images(self.images)
+
+
+class _HasFiles(Protocol):
+    _files: OpenedFiles
+
+
+def opened_files(rows: _HasFiles) -> OpenedFiles:
+    """Return the files of a ``Dataset`` or a ``Mixture``."""
+    return rows._files  # pyright: ignore[reportPrivateUsage] - other modules get them here
