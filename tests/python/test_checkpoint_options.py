@@ -10,6 +10,7 @@ from checkpoint_jobs import Job
 from shardmill.curate import ParquetSink, Pipeline, TableSource
 from shardmill.errors import OptionError
 from shardmill.resume import Checkpoint
+from shardmill.resume._checkpoint import done_paths, id_columns
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +71,8 @@ def test_names_and_paths_that_can_be_read_only_once_are_kept(tmp_path):
     (tmp_path / "done.parquet").touch()
     checkpoint = Checkpoint("state", iter(["a", "b"]), done=tmp_path.glob("*.parquet"))
     for _ in range(2):
-        assert checkpoint._id_columns == ["a", "b"]
-        assert checkpoint._done_paths == [str(tmp_path / "done.parquet")]
+        assert id_columns(checkpoint) == ["a", "b"]
+        assert done_paths(checkpoint) == [str(tmp_path / "done.parquet")]
 
 
 @pytest.mark.parametrize("place", ["out", "out/state", "in", "in/deep/state", "link/state"])

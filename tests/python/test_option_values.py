@@ -30,6 +30,8 @@ from shardmill.curate import (
     inspect,
     verify,
 )
+from shardmill.curate._filters import native_options
+from shardmill.curate._spec import spec_of
 
 DOCUMENTS = WebDatasetSource("in")
 ONE = {"rank": 0, "world_size": 1, "output": "numpy"}
@@ -87,9 +89,8 @@ def images() -> sm.Images:
 
 
 def job(**options: Any) -> str:
-    return json.dumps(
-        Pipeline(**{"source": TableSource("a.parquet"), "sink": ParquetSink("out"), **options})._spec()[0]
-    )
+    pipeline = Pipeline(**{"source": TableSource("a.parquet"), "sink": ParquetSink("out"), **options})
+    return json.dumps(spec_of(pipeline)[0])
 
 
 @pytest.fixture(autouse=True)
@@ -185,7 +186,7 @@ def test_options_given_as_iterators_mean_what_lists_mean() -> None:
             Pipeline(source=tables, stages=of([Filter("x > 5")]), sink=ParquetSink("out")),
             Pipeline(source=shards, stages=of([SizeFilter(min_side=2)]), sink=ParquetSink("out")),
         ]
-        return [pipeline._spec()[0] for pipeline in pipelines]
+        return [spec_of(pipeline)[0] for pipeline in pipelines]
 
     assert made(iter) == made(list)
     stages = (stage for stage in [Filter("x > 5")])
@@ -215,8 +216,8 @@ def test_drop_invalid_rows_of_each_filter_is_a_bool(make: Callable[..., Any]) ->
     ("low", "high"), [(1, 2), (0.5, float("inf")), (np.float32(0.5), np.int64(2)), (-(10**400), 10**400)]
 )
 def test_bounds_of_a_filter_are_any_real_numbers(low: Any, high: Any) -> None:
-    assert json.dumps(AspectRatioFilter(low, high)._options())
-    assert json.dumps(BlurFilter(low)._options())
+    assert json.dumps(native_options(AspectRatioFilter(low, high)))
+    assert json.dumps(native_options(BlurFilter(low)))
 
 
 @pytest.mark.parametrize("size", [0, np.int64(5), 1e9, "5", "1GB"])

@@ -153,6 +153,7 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """
     from shardmill.curate import Pipeline
     from shardmill.curate._report import Report
+    from shardmill.curate._spec import params_of
     from shardmill.errors import Error
 
     src, dst = source_and_destination(paths)
@@ -175,7 +176,7 @@ def command(paths: tuple[str, ...], as_json: bool, **options: Any) -> int:
         report = pipeline.run(**run, progress=options["progress"])
     except Error as error:
         if options["report"]:
-            params = pipeline._params(options["executor"], options["threads"] or options["workers"])
+            params = params_of(pipeline, options["executor"], options["threads"] or options["workers"])
             _write_report(Report(params=params, error=str(error)), options["report"])
         raise
     if as_json:

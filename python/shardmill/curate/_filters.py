@@ -436,10 +436,10 @@ class ReencodeImages:
     def _is_native(self) -> bool:
         return self._codec in ("jpeg", "png")
 
-    def _options(self) -> dict[str, Any]:
-        """Return the options of the native stage."""
+    def _options(self) -> dict[str, Any] | None:
+        """Return the options of the native stage; ``None`` for a codec that Pillow writes."""
         options = {"name": self.name, "codec": self._codec, "quality": self.quality, "max_side": self.max_side}
-        return {"reencode": options}
+        return {"reencode": options} if self._is_native else None
 
     def map_table(self, batch: Any) -> Any:
         """Return ``batch`` with each image in the new codec, as Pillow writes it."""
@@ -447,3 +447,10 @@ class ReencodeImages:
 
 
 Stage = NativeStage | ImageStage | Map | ReencodeImages
+
+
+def native_options(stage: Any) -> dict[str, Any] | None:
+    """Return the options of a stage that runs in the native driver, ``None`` for any other object."""
+    if not isinstance(stage, NativeStage | ReencodeImages):
+        return None
+    return stage._options()  # pyright: ignore[reportPrivateUsage] - for the driver

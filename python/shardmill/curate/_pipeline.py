@@ -6,11 +6,9 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from os import fspath
 from typing import TYPE_CHECKING, Any, Literal
 
 from shardmill._choices import check_choice
-from shardmill._extras import pyarrow_for
 from shardmill._memory import peak_rss_bytes
 from shardmill._native import curate as native
 from shardmill._option_values import whole
@@ -21,12 +19,11 @@ from shardmill.curate._placement import refuse_inside_input
 from shardmill.curate._report import Report
 from shardmill.curate._sinks import Sink
 from shardmill.curate._sources import Source
-from shardmill.curate._stages import stage_options
+from shardmill.curate._spec import configure_storage, native_pipeline, params_of
 from shardmill.data._left_out import warn_of_left_out
 from shardmill.errors import OptionError
-from shardmill.storage._configure import configure_all
 from shardmill.storage._configure import metrics as storage_metrics
-from shardmill.storage._paths import absolute, real, served_path
+from shardmill.storage._paths import real
 
 if TYPE_CHECKING:
     from shardmill.curate._resumption import CommitPlan
@@ -77,9 +74,9 @@ class Pipeline:
         if not isinstance(self.sink, Sink):
             raise OptionError(f"`sink` must be a sink such as ParquetSink(path), not {self.sink!r}")
         if self.checkpoint is not None:
-            from shardmill.resume import Checkpoint
+            from shardmill.resume._checkpoint import checkpoint_of
 
-            self.checkpoint = Checkpoint._of(self.checkpoint)
+            self.checkpoint = checkpoint_of(self.checkpoint)
             if self.checkpoint.id_column is not None and self.source.kind != "table":
                 raise OptionError(
                     "`id_column` requires a TableSource; documents are resumed by split\nhint: omit `id_column`"
@@ -93,65 +90,8 @@ class Pipeline:
         # They are read more than once, and an iterator would have none left for the run.
         self.stages = list(self.stages)
         self.memory_bytes = byte_count(self.memory_bytes, "memory_bytes")
-        self._configure_storage()
-        self._native_pipeline(may_replace=False)
-
-    def _configure_storage(self) -> None:
-        """Configure the stores in this process; on another machine, without secrets, which come from its environment."""
-        output = [fspath(self.sink.path)]
-        configure_all(self.source.paths(), self.source._options_of_paths())
-        configure_all(output, self.sink.storage_options)
-        for path in [*self.source.paths(), *output]:
-            served_path(path)
-
-    def _spec(self, *, may_replace: bool = False) -> tuple[dict[str, Any], list[Any]]:
-        """Return the pipeline as plain data, and the Python stages that it names by index."""
-        stages, user_stages = stage_options(self.stages)
-        spec = {
-            "paths": self.source.paths(),
-            "partitioning": self.source._partitioning(),
-            "source": {self.source.kind: self.source._options()},
-            "stages": stages,
-            "sink": self.sink._options(),
-            "chunk_bytes": self.memory_bytes,
-            "max_errors": self.max_errors,
-            "allowed_roots": self.source._roots(),
-            "may_replace": may_replace,
-        }
-        if self.checkpoint is not None:
-            from shardmill.resume import Checkpoint
-
-            checkpoint = Checkpoint._of(self.checkpoint)
-            spec["id_columns"] = checkpoint._id_columns
-            spec["allows_null_ids"] = checkpoint.null_ids == "always_process"
-        return spec, user_stages
-
-    def _native_pipeline(
-        self,
-        *,
-        may_replace: bool,
-        checkpoint: str | None = None,
-        schema: str | None = None,
-        results: Sequence[str | None] = (),
-    ) -> native.Pipeline:
-        """Return the native pipeline. With ``checkpoint``, the options of a plan, its splits are committed to a journal.
-
-        ``schema`` is that of a planned job over tables, and ``results`` are the columns that its functions return.
-        """
-        spec, user_stages = self._spec(may_replace=may_replace)
-        if checkpoint is not None:
-            # The recorded paths must not depend on a user function that changes the working directory.
-            spec["paths"] = [absolute(path) for path in spec["paths"]]
-            spec["sink"]["path"] = absolute(spec["sink"]["path"])
-        return native.Pipeline(
-            json.dumps(spec),
-            user_stages,
-            source=(self.source.schema, _overrides(self.source.schema_overrides)),
-            sink=(self.sink.schema, _overrides(self.sink.schema_overrides)),
-            checkpoint=checkpoint,
-            schema=schema,
-            results=[schema for schema in results if schema is not None],
-        )
+        configure_storage(self)
+        native_pipeline(self, may_replace=False)
 
     def run(
         self,
@@ -193,10 +133,10 @@ class Pipeline:
         if at_once is not None:
             at_once = whole("threads" if executor == "local" else "workers", at_once, 1)
         start, before = time.perf_counter(), storage_metrics()
-        report = Report(params=self._params(executor, at_once))
+        report = Report(params=params_of(self, executor, at_once))
         if self.checkpoint is None:
             refuse_inside_input("output", real(self.sink.path), [real(path) for path in self.source.paths()])
-            pipeline = self._native_pipeline(may_replace=executor == "ray")
+            pipeline = native_pipeline(self, may_replace=executor == "ray")
             with announced(PLANNING, is_shown=progress):
                 splits, left_out = pipeline.splits(available_cores())
                 pipeline.check_names(splits)
@@ -205,17 +145,18 @@ class Pipeline:
             self._run(_Work(pipeline, splits, None), executor, at_once, progress, report)
         else:
             from shardmill.curate._resumption import Resumption
-            from shardmill.resume import Checkpoint
+            from shardmill.resume._checkpoint import checkpoint_of
 
             holds_back = True
             while holds_back:
                 is_first = not report.splits
-                with Resumption(self, Checkpoint._of(self.checkpoint), progress) as resumption:
+                with Resumption(self, checkpoint_of(self.checkpoint), progress) as resumption:
                     if is_first:
                         warn_of_left_out(resumption.left_out, outcome=_LEFT_OUT)
                         report.committed_before = resumption.committed
                     report.checkpoint_load_s += resumption.load_s
-                    pipeline = self._native_pipeline(
+                    pipeline = native_pipeline(
+                        self,
                         may_replace=False,
                         checkpoint=resumption.plan.options(),
                         schema=resumption.schema,
@@ -257,34 +198,6 @@ class Pipeline:
                 # Removes staging files of killed workers.
                 pipeline.prepare([], is_resumed=True)
 
-    def _params(self, executor: str, at_once: int | None) -> dict[str, Any]:
-        spec, _ = self._spec()
-        source, sink = self.source._options(), spec["sink"]
-        readers = {"webdataset": "wds", "parquet": "parquet", "table": "table"}
-        return {
-            "executor": executor,
-            "at_once": at_once,
-            "input_path": spec["paths"],
-            "output_path": sink["path"],
-            "reader_type": readers[self.source.kind],
-            "writer_format": "wds" if sink["format"] == "webdataset" else "parquet",
-            "files_per_partition": self.source.files_per_partition,
-            "input_partition_bytes": self.source.partition_bytes,
-            "output_max_batch_bytes": self.source.max_batch_bytes,
-            "materialize_on_read": source.get("materialize_on_read", False),
-            "materialize_on_write": sink["materialize_on_write"],
-            "on_materialize_error": sink["on_materialize_error"],
-            "reader_fields": source["columns"] if self.source.kind == "table" else source["fields"],
-            "per_image_fields": source.get("per_image_fields", []),
-            "per_text_fields": source.get("per_text_fields", []),
-            "parquet_row_group_size": sink["row_group_size"],
-            "parquet_compression": sink["compression"],
-            "mode": sink["mode"],
-            "checkpoint": None if self.checkpoint is None else repr(self.checkpoint),
-            "stages": [repr(stage) for stage in self.stages],
-            "stage_options": spec["stages"],
-        }
-
 
 @dataclass(frozen=True)
 class _Work:
@@ -293,10 +206,3 @@ class _Work:
     pipeline: native.Pipeline
     splits: list[str]
     plan: CommitPlan | None
-
-
-def _overrides(overrides: Any) -> Any:
-    """Convert a dict of names and types to a schema."""
-    if not isinstance(overrides, dict):
-        return overrides
-    return pyarrow_for("schema_overrides as a dict").schema(list(overrides.items()))

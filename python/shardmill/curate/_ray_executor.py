@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from shardmill import errors
 from shardmill._sent_errors import packed_error, unpacked_error
 from shardmill._threads import available_cores
+from shardmill.curate._spec import configure_storage, native_pipeline
 from shardmill.metrics._snapshot import StorageMetrics
 from shardmill.storage._configure import metrics as storage_metrics
 from shardmill.storage._paths import absolute, is_remote
@@ -158,10 +159,14 @@ class SplitRunner:
         try:
             with chdir(self._directory):
                 _ = self._sees_directories
-                self._pipeline._configure_storage()
+                configure_storage(self._pipeline)
                 # Native pipelines count errors; a retried task starts at zero.
-                pipeline = self._pipeline._native_pipeline(
-                    may_replace=True, checkpoint=self._checkpoint, schema=self._schema, results=self.results
+                pipeline = native_pipeline(
+                    self._pipeline,
+                    may_replace=True,
+                    checkpoint=self._checkpoint,
+                    schema=self._schema,
+                    results=self.results,
                 )
                 text = pipeline.run_split(split)
                 return Outcome(text=text, results=pipeline.results(), storage=storage_metrics() - before)

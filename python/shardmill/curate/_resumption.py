@@ -22,8 +22,9 @@ from shardmill._progress import PLANNING, announced
 from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
 from shardmill.curate._placement import refuse_inside_input
+from shardmill.curate._spec import native_pipeline, spec_of
 from shardmill.errors import CheckpointBusyError, CheckpointMismatchError, Error, FormatError, OptionError
-from shardmill.resume._checkpoint import is_file
+from shardmill.resume._checkpoint import done_paths, id_columns, is_file, state_directory
 from shardmill.storage._paths import absolute, is_remote, real, root_of
 
 if TYPE_CHECKING:
@@ -162,10 +163,11 @@ class Resumption:
         self._path, single = _state_directory(checkpoint)
         self._output = absolute(pipeline.sink.path)
         _keep_apart(self._path, pipeline, self._output)
-        imports = [*([single] if single else []), *checkpoint._done_paths]
+        self._id_columns = id_columns(checkpoint)
+        imports = [*([single] if single else []), *done_paths(checkpoint)]
         self._imports = [real(path) for path in imports]
         self._journal: native.Journal | None = None
-        self._native = pipeline._native_pipeline(may_replace=False)
+        self._native = native_pipeline(pipeline, may_replace=False)
         self.splits: list[str] = []
         self.schema: str | None = None
         self.results: list[str] = []
@@ -218,7 +220,7 @@ class Resumption:
         added = [json.loads(file)["path"] for file in new]
         if added and checkpoint.duplicate_ids == "strict":
             self._refuse_duplicates(added)
-        types = self._known_id_types(done) if added and checkpoint._id_columns else None
+        types = self._known_id_types(done) if added and self._id_columns else None
         with announced(PLANNING, is_shown=self._progress):
             self.splits = journal.plan(native_pipeline, new, types, available_cores())
         self.schema = native_pipeline.schema()
@@ -226,7 +228,7 @@ class Resumption:
         # A run that died before its first commit may have planned without emptying the directory.
         native_pipeline.prepare(self.splits, is_resumed=not self._overwrites)
         segments = sorted({json.loads(split)["unit"]["segment"] for split in self.splits})
-        columns = tuple(checkpoint._id_columns)
+        columns = tuple(self._id_columns)
         self.plan = CommitPlan(
             target=journal.target(),
             id_columns=columns,
@@ -275,7 +277,7 @@ class Resumption:
             "inputs": [root_of(path) for path in self._pipeline.source.paths()],
             "output": real(self._output),
             "reprocesses_changed": self._checkpoint.changed_input == "reprocess",
-            "knows_ids": bool(self._checkpoint._id_columns),
+            "knows_ids": bool(self._id_columns),
         }
         return {
             "journal": journal,
@@ -284,7 +286,7 @@ class Resumption:
 
     def _done_files(self) -> list[str]:
         """Return files with completed ids that other tools have written. Unreadable files are logged and ignored."""
-        columns = self._checkpoint._id_columns
+        columns = self._id_columns
         if not columns:
             return []
         beside = _parquet_in(self._path)
@@ -309,14 +311,14 @@ class Resumption:
         assert journal is not None
         if types := journal.id_types():
             return types, "earlier runs of this job"
-        columns, threads = self._checkpoint._id_columns, available_cores()
+        columns, threads = self._id_columns, available_cores()
         known = (types for file in done if (types := id_types([file], columns, threads)))
         return ((types, "the ids that are done")) if (types := next(known, None)) else None
 
     def _refuse_duplicates(self, files: list[str]) -> None:
         from shardmill.resume import IdIndex
 
-        columns, format = self._checkpoint._id_columns, self._pipeline.source._options().get("format")
+        columns, format = self._id_columns, getattr(self._pipeline.source, "format", None)
         index = IdIndex.build(
             files,
             columns,
@@ -361,10 +363,10 @@ def _first_duplicate(files: list[str], columns: list[str], format: Any) -> Any:
 
 def _state_directory(checkpoint: Checkpoint) -> tuple[str, str | None]:
     """Return the directory for the journal, and the file with completed ids if the path is a file."""
-    path, directory = real(checkpoint.path), checkpoint._state_directory
+    path, directory = real(checkpoint.path), state_directory(checkpoint)
     if directory == path:
         return path, None
-    if not checkpoint._id_columns:
+    if not id_columns(checkpoint):
         raise OptionError(f"`{path}` is a file; the path of a Checkpoint without an `id_column` must be a directory")
     return directory, path
 
@@ -426,19 +428,20 @@ _DECLARED = [(part, name) for part in ("source", "sink") for name in ("schema", 
 
 def fingerprint(pipeline: Pipeline, native_pipeline: Any, checkpoint: Checkpoint, done: list[str]) -> dict[str, Any]:
     """Return the parts that a checkpoint must share with this job, by name; inputs and output are compared separately."""
-    spec, _ = pipeline._spec()
-    # Without the memory limit: raising it must not make it another job.
-    source = {name: value for name, value in pipeline.source._options().items() if name != "max_decoded_bytes"}
+    spec, _ = spec_of(pipeline)
+    # Raising the memory limit must not make it another job.
+    source = spec["source"][pipeline.source.kind]
+    del source["max_decoded_bytes"]
     sink = {name: spec["sink"][name] for name in ("format", "materialize_on_write", "on_materialize_error")}
     declared = dict(zip(_DECLARED, native_pipeline.declared(), strict=True))
     for part, options in (("source", source), ("sink", sink)):
         # Checkpoints of jobs without them stay valid.
         options |= {name: columns for (of, name), columns in declared.items() if of == part and columns is not None}
     return {
-        "source": {pipeline.source.kind: source},
+        "source": spec["source"],
         "stages": [_stage(stage, options) for stage, options in zip(pipeline.stages, spec["stages"], strict=True)],
         "sink": sink,
-        "id_column": checkpoint._id_columns,
+        "id_column": id_columns(checkpoint),
         "done": done,
         "version": checkpoint.version,
     }

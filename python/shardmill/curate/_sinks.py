@@ -69,19 +69,6 @@ class Sink:
     def __repr__(self) -> str:
         return described(self)
 
-    def _options(self) -> dict[str, Any]:
-        """Return the options of the native writer."""
-        return {
-            "path": path_of(self.path),
-            "format": self.format,
-            "mode": self.mode,
-            "materialize_on_write": self.materialize_on_write,
-            "on_materialize_error": self.on_materialize_error,
-            "compression": "zstd",
-            "row_group_size": None,
-            "binary_compression": "none",
-        }
-
 
 @dataclass(frozen=True, repr=False)
 class ParquetSink(Sink):
@@ -121,11 +108,6 @@ class ParquetSink(Sink):
         if self.row_group_size is not None:
             object.__setattr__(self, "row_group_size", whole("row_group_size", self.row_group_size, 1))
 
-    def _options(self) -> dict[str, Any]:
-        """Return the options of the native writer."""
-        own = ("compression", "binary_compression", "row_group_size")
-        return super()._options() | {name: getattr(self, name) for name in own}
-
 
 @dataclass(frozen=True, repr=False)
 class WebDatasetSink(Sink):
@@ -144,3 +126,14 @@ class WebDatasetSink(Sink):
     """
 
     format = "webdataset"
+
+
+def sink_options(sink: Sink) -> dict[str, Any]:
+    """Return the options of the native writer."""
+    own = ("format", "mode", "materialize_on_write", "on_materialize_error")
+    of_parquet = ("compression", "binary_compression", "row_group_size")
+    return {
+        "path": path_of(sink.path),
+        **{name: getattr(sink, name) for name in own},
+        **{name: getattr(sink, name, getattr(ParquetSink, name)) for name in of_parquet},
+    }

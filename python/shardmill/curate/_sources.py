@@ -84,25 +84,13 @@ class Source:
             raise OptionError("no path was given")
         return paths
 
-    def _options_of_paths(self) -> Any:
-        """Return the options for accessing the paths."""
-        return self.path if is_file_system(self.path) else self.storage_options
-
     def __getstate__(self) -> dict[str, Any]:
         # Secrets, and objects that hold secrets, are not pickled. The fact that there were options is, because it identifies the store.
-        options = shown(self.paths(), self._options_of_paths())
-        return {**self.__dict__, "path": self.paths(), "storage_options": options, "allowed_roots": self._roots()}
+        options = shown(self.paths(), options_of_paths(self))
+        return {**self.__dict__, "path": self.paths(), "storage_options": options, "allowed_roots": _roots(self)}
 
     def __repr__(self) -> str:
         return described(self)
-
-    def _roots(self) -> list[str]:
-        """Return the roots of paths in rows, besides the directory of the input: ``allowed_roots``, and stores with options."""
-        named = path_list(self.allowed_roots)
-        if self._options_of_paths():
-            urls = [urlsplit(path) for path in self.paths() if "://" in path]
-            named += sorted({f"{url.scheme}://{url.netloc}" for url in urls if url.scheme != "file"} - set(named))
-        return named
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native reader."""
@@ -121,6 +109,27 @@ class Source:
             "files_per_partition": None if files is None else whole("files_per_partition", files, 1),
             "blocksize_bytes": self._bytes_of("partition_bytes"),
         }
+
+
+def source_spec(source: Source) -> dict[str, Any]:
+    """Return a source for the native driver."""
+    options, partitioning = source._options(), source._partitioning()  # pyright: ignore[reportPrivateUsage] - for the driver
+    paths, roots = source.paths(), _roots(source)
+    return {"paths": paths, "partitioning": partitioning, "source": {source.kind: options}, "allowed_roots": roots}
+
+
+def options_of_paths(source: Source) -> Any:
+    """Return the options for accessing the paths."""
+    return source.path if is_file_system(source.path) else source.storage_options
+
+
+def _roots(source: Source) -> list[str]:
+    """Return the roots of paths in rows, besides the directory of the input: ``allowed_roots``, and stores with options."""
+    named = path_list(source.allowed_roots)
+    if options_of_paths(source):
+        urls = [urlsplit(path) for path in source.paths() if "://" in path]
+        named += sorted({f"{url.scheme}://{url.netloc}" for url in urls if url.scheme != "file"} - set(named))
+    return named
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shardmill.curate._filters import ImageStage, NativeStage, ReencodeImages
+from shardmill.curate._filters import ImageStage, native_options
 from shardmill.data._own_methods import own_method
 from shardmill.errors import OptionError
 
@@ -19,9 +19,9 @@ def stage_options(stages: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any
     options: list[dict[str, Any]] = []
     user_stages: list[Any] = []
     for stage in stages:
-        if isinstance(stage, NativeStage) or (isinstance(stage, ReencodeImages) and stage._is_native):
+        if (native := native_options(stage)) is not None:
             _refuse_own_verdicts(stage)
-            options.append(stage._options())
+            options.append(native)
         else:
             _check_user_stage(stage)
             options.append({"user": {"index": len(user_stages)}})

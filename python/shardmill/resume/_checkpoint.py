@@ -93,7 +93,7 @@ class Checkpoint:
             if isinstance(values := getattr(self, name), Iterator):
                 # It can be read only once.
                 object.__setattr__(self, name, list(values))
-        columns = self._id_columns
+        columns = id_columns(self)
         if not all(isinstance(column, str) and column for column in columns) or (
             self.id_column is not None and not columns
         ):
@@ -104,10 +104,11 @@ class Checkpoint:
         if not isinstance(self.version, str):
             raise OptionError(f"`version` must be a string, not {self.version!r}")
         object.__setattr__(self, "memory_bytes", byte_count(self.memory_bytes, "memory_bytes"))
-        if not all(isinstance(path, str | PathLike) for path in self._done_list()):
+        if not all(isinstance(path, str | PathLike) for path in _listed(self.done)):
             raise OptionError(f"`done` must be a path or a list of paths, not {self.done!r}")
-        refuse_keys(self._done_paths)
-        if not columns and self._done_paths:
+        done = done_paths(self)
+        refuse_keys(done)
+        if not columns and done:
             raise OptionError("`done` needs an `id_column`\nhint: name the column of the files that holds the ids")
         if not columns and self.duplicate_ids == "strict":
             raise OptionError('`duplicate_ids="strict"` needs an `id_column`')
@@ -158,49 +159,43 @@ class Checkpoint:
         if target is not None and target in (inputs or []):
             raise OptionError(f"`{target}` is the input; the outputs of a job need a separate directory")
         roots = None if inputs is None else [root_of(path) for path in inputs]
-        journal.relocate(self._state_directory, inputs=roots, output=target)
+        journal.relocate(state_directory(self), inputs=roots, output=target)
 
-    @property
-    def _state_directory(self) -> str:
-        """Return the directory of the state: beside the path if that is a file of ids."""
-        path = real(self.path)
-        return f"{path}.resume" if is_file(path) else path
 
-    @property
-    def _id_columns(self) -> list[str]:
-        """Return the names of the columns that form an id."""
-        if self.id_column is None:
-            return []
-        return [self.id_column] if isinstance(self.id_column, str) else _items(self.id_column)
+def checkpoint_of(value: Any) -> Checkpoint:
+    """Return a checkpoint from user input: a checkpoint, a path, or a dict of its arguments.
 
-    @property
-    def _done_paths(self) -> list[str]:
-        """Return the paths of ``done`` as a list."""
-        return [path_of(path) for path in self._done_list()]
+    Raises:
+        OptionError: If it is anything else, or has an unknown argument.
+    """
+    if isinstance(value, Checkpoint):
+        return value
+    if isinstance(value, str | PathLike):
+        return Checkpoint(value)
+    if isinstance(value, Mapping):
+        known = [entry.name for entry in fields(Checkpoint)]
+        if unknown := [name for name in value if name not in known]:
+            raise OptionError(f"`checkpoint` has no option {unknown[0]!r}; its options are {', '.join(known)}")
+        if "path" not in value:
+            raise OptionError("`checkpoint` has no `path`")
+        return Checkpoint(**value)
+    raise OptionError(f"`checkpoint` is {value!r}; it must be a Checkpoint, a path or a dict of options")
 
-    def _done_list(self) -> list[Any]:
-        """Return ``done`` as a list, without validation."""
-        return [self.done] if isinstance(self.done, str | PathLike) else _items(self.done)
 
-    @classmethod
-    def _of(cls, value: Any) -> Checkpoint:
-        """Return a checkpoint from user input: a checkpoint, a path, or a dict of its arguments.
+def state_directory(checkpoint: Checkpoint) -> str:
+    """Return the directory of the state: beside the path if that is a file of ids."""
+    path = real(checkpoint.path)
+    return f"{path}.resume" if is_file(path) else path
 
-        Raises:
-            OptionError: If it is anything else, or has an unknown argument.
-        """
-        if isinstance(value, cls):
-            return value
-        if isinstance(value, str | PathLike):
-            return cls(value)
-        if isinstance(value, Mapping):
-            known = [entry.name for entry in fields(cls)]
-            if unknown := [name for name in value if name not in known]:
-                raise OptionError(f"`checkpoint` has no option {unknown[0]!r}; its options are {', '.join(known)}")
-            if "path" not in value:
-                raise OptionError("`checkpoint` has no `path`")
-            return cls(**value)
-        raise OptionError(f"`checkpoint` is {value!r}; it must be a Checkpoint, a path or a dict of options")
+
+def id_columns(checkpoint: Checkpoint) -> list[str]:
+    """Return the names of the columns that form an id."""
+    return [] if checkpoint.id_column is None else _listed(checkpoint.id_column)
+
+
+def done_paths(checkpoint: Checkpoint) -> list[str]:
+    """Return the paths of ``done`` as a list."""
+    return [path_of(path) for path in _listed(checkpoint.done)]
 
 
 def is_file(path: str) -> bool:
@@ -213,6 +208,7 @@ def is_file(path: str) -> bool:
     return path.startswith(("http://", "https://")) or not storage.names(path)
 
 
-def _items(values: Any) -> list[Any]:
+def _listed(values: Any) -> list[Any]:
+    """Return one value or several as a list, without validation."""
     # What is not a list is not valid either, and is shown by the check of its items.
-    return list(values) if isinstance(values, Iterable) else [values]
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, str | PathLike) else [values]

@@ -10,6 +10,7 @@ import pytest
 from shard_builders import curate, document, from_parquet, from_tar, image, tiff, write_parquet, write_tar
 from shardmill import CurateError
 from shardmill.curate import ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
+from shardmill.curate._spec import native_pipeline
 
 PNG = image("PNG")
 
@@ -123,7 +124,7 @@ def test_file_that_vanished_after_listing_is_a_quarantined_shard(tmp_path: Path,
     write_tar(tmp_path / "in" / "a.tar", sample(1))
     gone = write_tar(tmp_path / "in" / "b.tar", sample(2))
     pipeline = Pipeline(source=from_tar(tmp_path / "in", files_per_partition=2), sink=sink(tmp_path / "out"))
-    native = pipeline._native_pipeline(may_replace=False)
+    native = native_pipeline(pipeline, may_replace=False)
     (split,), _ = native.splits(1)
     gone.unlink()
     report = json.loads(native.run_split(split))

@@ -17,6 +17,7 @@ import shardmill as sm
 from shard_builders import SCHEMA, curate, document, from_tar, image, row, table, tiff, write_tar
 from shardmill._native import curate as native
 from shardmill.curate import ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
+from shardmill.curate._spec import spec_of
 
 SINKS = ["parquet", "webdataset"]
 MEMBERS = {"a.json": {"texts": ["t"], "images": [None, "i.png"], "c": "ü"}, "i.png": image("PNG")}
@@ -44,7 +45,7 @@ def test_empty_path_is_refused_because_files_would_go_to_the_root(sink: Any) -> 
 
 
 def test_native_pipeline_refuses_an_empty_path(tmp_path: Path) -> None:
-    spec = Pipeline(source=from_tar(tmp_path), sink=ParquetSink(tmp_path / "out"))._spec()[0]
+    spec, _ = spec_of(Pipeline(source=from_tar(tmp_path), sink=ParquetSink(tmp_path / "out")))
     spec["sink"]["path"] = ""
     with pytest.raises(sm.OptionError, match="`path` of a sink must be a directory, not ``"):
         native.Pipeline(json.dumps(spec), [])
