@@ -16,7 +16,7 @@ from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
 from shardmill._choices import check_choice
 from shardmill._native import arrayrecord as _native
 from shardmill._threads import OwnLock, checked_threads
-from shardmill.arrayrecord._reader import ArrayRecordReader, Verify, as_runtime_error
+from shardmill.arrayrecord._reader import ArrayRecordReader, Verify, as_runtime_error, native_reader
 from shardmill.errors import Error, OptionError, RecordIndexError, RecordKeyError
 from shardmill.storage._configure import configure_all, still_needed
 
@@ -220,7 +220,7 @@ class ArrayRecordDataSource(_native.Source):
                     f" {reader.num_records()} records"
                 )
             _check_group_size(instruction.filename, reader)
-            self._opened(part, reader._usable())
+            self._opened(part, native_reader(reader))
             self._readers[part] = reader
 
 

@@ -290,7 +290,8 @@ class ArrayRecordReader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         arguments = {"options": self._options, "strict": self._strict, "verify": self._verify, "threads": self._threads}
-        return _reopened, (type(self), self._path, self._storage_options, arguments)
+        options = {"_storage_options": self._storage_options}
+        return _reopened, (type(self), self._path, self._storage_options, arguments), options
 
     def __repr__(self) -> str:
         state = f"{self.num_records()} records" if self.ok() else "failed" if self._is_open else "closed"
@@ -362,10 +363,16 @@ def _number_of(found: os.stat_result) -> tuple[int, int]:
 def _reopened(
     cls: type[ArrayRecordReader], path: str, storage_options: dict[str, str] | None, arguments: dict[str, Any]
 ) -> ArrayRecordReader:
-    reader = cls(path, storage_options=still_needed([path], storage_options), **arguments)
-    # For the next process.
-    reader._storage_options = storage_options
-    return reader
+    return cls(path, storage_options=still_needed([path], storage_options), **arguments)
+
+
+def native_reader(reader: ArrayRecordReader) -> _native.Reader:
+    """Return what reads the records.
+
+    Raises:
+        RuntimeError: If the reader is closed or has failed.
+    """
+    return reader._usable()  # pyright: ignore[reportPrivateUsage] - other modules get it here
 
 
 def as_runtime_error(error: Exception) -> RuntimeError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -192,7 +191,7 @@ class Conversion:
             condition = col(name).is_null()
             if self._dataset.row_filter is not None:
                 condition = condition & self._dataset.row_filter
-            nulls = RowPlan(files, filter=json.dumps(condition.tree), threads=threads).num_rows
+            nulls = RowPlan(files, filter=condition.to_json(), threads=threads).num_rows
             if nulls:
                 raise FormatError(
                     f"column {field.name!r} has {counted(nulls, 'null')}, and MDS has none\n"

@@ -124,7 +124,7 @@ def options_of_paths(source: Source) -> Any:
 
 
 def _roots(source: Source) -> list[str]:
-    """Return the roots of paths in rows, besides the directory of the input: ``allowed_roots``, and stores with options."""
+    """Return the roots of paths in rows, besides the input: ``allowed_roots``, and stores with options."""
     named = path_list(source.allowed_roots)
     if options_of_paths(source):
         urls = [urlsplit(path) for path in source.paths() if "://" in path]

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def configure_storage(pipeline: Pipeline) -> None:
-    """Configure the stores in this process; on another machine, without secrets, which come from its environment."""
+    """Configure the stores in this process.
+
+    A pipeline that was sent to another machine has no secrets; they come from its environment.
+    """
     output = [fspath(pipeline.sink.path)]
     configure_all(pipeline.source.paths(), options_of_paths(pipeline.source))
     configure_all(output, pipeline.sink.storage_options)
@@ -55,9 +58,14 @@ def native_pipeline(
     schema: str | None = None,
     results: Sequence[str | None] = (),
 ) -> native.Pipeline:
-    """Return the native pipeline. With ``checkpoint``, the options of a plan, its splits are committed to a journal.
+    """Return the native pipeline.
 
-    ``schema`` is that of a planned job, and ``results`` are the columns that its functions return.
+    Args:
+        pipeline: the pipeline.
+        may_replace: whether an output file may exist, because a task is tried again.
+        checkpoint: the options of a plan, whose splits are committed to a journal.
+        schema: that of a planned job.
+        results: the columns that its functions return.
     """
     spec, user_stages = spec_of(pipeline, may_replace=may_replace)
     if checkpoint is not None:

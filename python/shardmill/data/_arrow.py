@@ -41,6 +41,14 @@ def as_pyarrow_array(data: Any) -> Any:
     return chunked.chunk(0) if chunked.num_chunks == 1 else chunked
 
 
+def arrow_batches(rows: ArrowRows) -> Iterator[Any]:
+    """Return the rows, as objects with ``__arrow_c_array__``.
+
+    A failure keeps its type, which it loses in the C interface.
+    """
+    return rows._arrow_batches()  # pyright: ignore[reportPrivateUsage] - other modules get them here
+
+
 class ArrowRows:
     """Rows that other libraries read through the Arrow PyCapsule interface, batch by batch."""
 

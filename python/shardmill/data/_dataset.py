@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -161,7 +160,7 @@ class Dataset(ArrowRows):
         paths = [served_path(part) for part in paths]
         self._threads = checked_threads(threads)
         self._filter = None if filter is None else expression_of(filter)
-        filter_tree = None if self._filter is None else json.dumps(self._filter.tree)
+        filter_tree = None if self._filter is None else self._filter.to_json()
         native = _native.Dataset(
             paths,
             format=format,

@@ -83,8 +83,12 @@ class OpenedFiles:
 
     @property
     def label_pads(self) -> dict[str, int]:
-        """The columns of computed labels, with the label that a loss ignores; empty if these differ between sources."""
-        each = [{one.labels_output: one.ignore_index} for one in self.tokenize if one is not None and one.labels]
+        """The columns of computed labels, with the label that a loss ignores.
+
+        Empty if sources differ in this.
+        """
+        labelled = [one for one in self.tokenize if one is not None and one.labels is not None]
+        each = [{one.labels_output: one.ignore_index} for one in labelled]
         return each[0] if each and all(pads == each[0] for pads in each) else {}
 
     @property

@@ -429,7 +429,14 @@ class Tokenize:
 
 
 def native_tokens(tokenize: Tokenize, paths: Sequence[str]) -> tuple[_native.Tokens, list[str] | None]:
-    """Return what computes the tokens of a data set with these paths, and the columns that it gets; ``None`` if it gets all.
+    """Return what computes the tokens of a data set, and the columns that it gets.
+
+    Args:
+        tokenize: the options.
+        paths: the paths of the data set.
+
+    Returns:
+        The second is ``None`` if it gets all columns.
 
     Raises:
         ValueError: If the counts would become a part of the data set.

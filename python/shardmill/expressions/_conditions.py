@@ -93,7 +93,7 @@ def condition(value: Any) -> Expression:
         TypeError: If ``value`` is neither.
     """
     if isinstance(value, Condition):
-        return value._as_expression()
+        return value._as_expression()  # pyright: ignore[reportPrivateUsage]
     raise TypeError(
         f"expected an expression, got {value!r}\n"
         'hint: & and | bind tighter than comparisons; write (col("a") > 1) & (col("b") < 2)'

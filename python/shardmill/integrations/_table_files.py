@@ -7,7 +7,6 @@ plan can be pickled, and contains neither connections nor credentials.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -115,7 +114,7 @@ class TableFiles(Dataset):
             (file.path, file.relative, list(file.constants), list(file.deleted))
             for file in sorted(plan.files, key=lambda file: file.relative.encode())
         ]
-        filter_tree = None if filter is None else json.dumps(filter.tree)
+        filter_tree = None if filter is None else filter.to_json()
         native = _native.Dataset.of_table(
             plan.schema,
             cast("list[_native.TableColumn]", list(plan.columns)),

@@ -91,7 +91,7 @@ class TokenTexts:
 
 
 def spelling_of(tokenizer: Tokenizer, id: int) -> str | None:
-    """Return a token as the file of its tokenizer writes it; None for an id that is not in the vocabulary."""
+    """Return a token as its tokenizer's file writes it; None for an id that is not in the vocabulary."""
     return native_tokenizer(tokenizer).token(id) if 0 <= id < tokenizer.vocab_size else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from shardmill.data._arrow import ArrowRows
+from shardmill.data._arrow import ArrowRows, arrow_batches
 
 
 def arrow_stream(data: Any) -> tuple[Any, Iterable[Any]]:
@@ -27,10 +27,10 @@ def arrow_stream(data: Any) -> tuple[Any, Iterable[Any]]:
     try:
         import pyarrow as pa
     except ImportError:
-        return None, data._arrow_batches() if isinstance(data, ArrowRows) else [data]
+        return None, arrow_batches(data) if isinstance(data, ArrowRows) else [data]
     if isinstance(data, ArrowRows):
         schema = pa.schema(data)
-        return schema, _with_schema(schema, data._arrow_batches())
+        return schema, _with_schema(schema, arrow_batches(data))
     try:
         # Attributes such as `schema` may be anything: pandas and DuckDB have those named like columns.
         reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)

@@ -128,7 +128,7 @@ class _Deletes:
             grouped = deletes.group_by("file_path").aggregate([("pos", "list")])
             return dict(zip(grouped["file_path"].to_pylist(), grouped["pos_list"].to_pylist(), strict=True))
         # Deletion vectors, and deletes in ORC. Other tables can be read without this private function.
-        from pyiceberg.io.pyarrow import _read_deletes
+        from pyiceberg.io.pyarrow import _read_deletes  # pyright: ignore[reportPrivateUsage]
 
         return {path: rows.to_pylist() for path, rows in _read_deletes(self._io, file).items()}
 

@@ -77,7 +77,7 @@ def _build(spec: IndexSpec, filesystem: FileSystem, target: str) -> _native.IdIn
             # It is useless now. A process that has mapped it keeps it.
             older.unlink(missing_ok=True)
     logger.info("Loaded checkpoint %s: %d ids", spec.checkpoint, len(index))
-    return index._native
+    return _native.IdIndex.open(target)
 
 
 def _batches(filesystem: FileSystem, files: list[str], column: str) -> Iterator[pa.Table | pa.RecordBatch]:

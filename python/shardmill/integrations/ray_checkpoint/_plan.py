@@ -13,6 +13,8 @@ actors. It was run on Ray 2.60.0.
 Invariant: a plan that does not filter with this checkpoint is not modified.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import logging
