@@ -13,7 +13,7 @@ import tarfile
 
 import pytest
 import shardmill as sm
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import opened_files
 
 pa = pytest.importorskip("pyarrow")
 

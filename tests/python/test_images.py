@@ -10,7 +10,7 @@ import pytest
 import shardmill as sm
 from pictures import batches_of, cropped, encoded, images_of, opened, picture, written
 from PIL import Image, ImageOps
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import opened_files
 
 SEED = 11
 

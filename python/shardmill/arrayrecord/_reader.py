@@ -372,7 +372,7 @@ def native_reader(reader: ArrayRecordReader) -> _native.Reader:
     Raises:
         RuntimeError: If the reader is closed or has failed.
     """
-    return reader._usable()  # pyright: ignore[reportPrivateUsage] - other modules get it here
+    return reader._usable()  # pyright: ignore[reportPrivateUsage]
 
 
 def as_runtime_error(error: Exception) -> RuntimeError:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardmill._progress import Progress
-from shardmill.data._opened_files import opened_files
 
 #: Number of rows read at once, unless they are large.
 _ROWS_AT_ONCE = 1024
@@ -24,6 +23,8 @@ class BatchBar(Progress):
     """
 
     def __init__(self, dataset: Any, *, passes: int, is_shown: bool, threads: int | None = None) -> None:
+        from shardmill.data._dataset import opened_files
+
         self._uncounted = len(dataset)
         rows = max(self._uncounted, 1)
         self._threads = threads

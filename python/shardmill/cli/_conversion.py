@@ -178,7 +178,7 @@ class Conversion:
     def _refuse_nulls(self) -> None:
         from shardmill import col
         from shardmill._native.load import RowPlan
-        from shardmill.data._opened_files import opened_files
+        from shardmill.data._dataset import opened_files
 
         files, threads = opened_files(self._dataset).native, available_cores()
         # The condition applies to the rows of SRC, so it uses the names in SRC.

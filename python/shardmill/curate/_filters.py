@@ -453,4 +453,4 @@ def native_options(stage: Any) -> dict[str, Any] | None:
     """Return the options of a stage of the native driver, ``None`` for any other object."""
     if not isinstance(stage, NativeStage | ReencodeImages):
         return None
-    return stage._options()  # pyright: ignore[reportPrivateUsage] - for the driver
+    return stage._options()  # pyright: ignore[reportPrivateUsage]

@@ -160,12 +160,16 @@ class Resumption:
         self._checkpoint = checkpoint
         self._progress = progress
         self._memory_bytes = byte_count(checkpoint.memory_bytes, "memory_bytes")
-        self._path, single = _state_directory(checkpoint)
+        given, self._path = real(checkpoint.path), state_directory(checkpoint)
+        self._id_columns = id_columns(checkpoint)
+        ids = [] if given == self._path else [given]
+        if ids and not self._id_columns:
+            raise OptionError(
+                f"`{given}` is a file; the path of a Checkpoint without an `id_column` must be a directory"
+            )
         self._output = absolute(pipeline.sink.path)
         _keep_apart(self._path, pipeline, self._output)
-        self._id_columns = id_columns(checkpoint)
-        imports = [*([single] if single else []), *done_paths(checkpoint)]
-        self._imports = [real(path) for path in imports]
+        self._imports = [*ids, *map(real, done_paths(checkpoint))]
         self._journal: native.Journal | None = None
         self._native = native_pipeline(pipeline, may_replace=False)
         self.splits: list[str] = []
@@ -359,16 +363,6 @@ def _first_duplicate(files: list[str], columns: list[str], format: Any) -> Any:
                 return None
             seen.add(id)
     return None
-
-
-def _state_directory(checkpoint: Checkpoint) -> tuple[str, str | None]:
-    """Return the directory for the journal, and the file with completed ids if the path is a file."""
-    path, directory = real(checkpoint.path), state_directory(checkpoint)
-    if directory == path:
-        return path, None
-    if not id_columns(checkpoint):
-        raise OptionError(f"`{path}` is a file; the path of a Checkpoint without an `id_column` must be a directory")
-    return directory, path
 
 
 def _keep_apart(path: str, pipeline: Pipeline, output: str) -> None:

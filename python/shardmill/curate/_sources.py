@@ -26,6 +26,8 @@ def described(options: Any) -> str:
     return redacted(f"{type(options).__qualname__}({values})")
 
 
+#: Enough rows to make starting a split cheap, few enough to keep all cores busy.
+_TABLE_PARTITION_BYTES = 32_000_000
 _KEYS = ("sample_id_field", "texts_field", "images_field", "image_member_field")
 _IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")
 
@@ -100,27 +102,34 @@ class Source:
         size = getattr(self, option)
         return None if size is None else byte_count(size, option)
 
-    def _partitioning(self) -> dict[str, Any]:
-        """Return how files become splits."""
-        if self.files_per_partition is not None and self.partition_bytes is not None:
-            raise OptionError("`files_per_partition` and `partition_bytes` are mutually exclusive")
-        files = self.files_per_partition
-        return {
-            "files_per_partition": None if files is None else whole("files_per_partition", files, 1),
-            "blocksize_bytes": self._bytes_of("partition_bytes"),
-        }
-
 
 def source_spec(source: Source) -> dict[str, Any]:
     """Return a source for the native driver."""
-    options, partitioning = source._options(), source._partitioning()  # pyright: ignore[reportPrivateUsage] - for the driver
-    paths, roots = source.paths(), _roots(source)
-    return {"paths": paths, "partitioning": partitioning, "source": {source.kind: options}, "allowed_roots": roots}
+    options = source._options()  # pyright: ignore[reportPrivateUsage]
+    return {
+        "paths": source.paths(),
+        "partitioning": _partitioning(source),
+        "source": {source.kind: options},
+        "allowed_roots": _roots(source),
+    }
 
 
 def options_of_paths(source: Source) -> Any:
     """Return the options for accessing the paths."""
     return source.path if is_file_system(source.path) else source.storage_options
+
+
+def _partitioning(source: Source) -> dict[str, Any]:
+    """Return how files become splits."""
+    files, size = source.files_per_partition, source.partition_bytes
+    if files is not None and size is not None:
+        raise OptionError("`files_per_partition` and `partition_bytes` are mutually exclusive")
+    if files is None and size is None and source.kind == "table":
+        size = _TABLE_PARTITION_BYTES
+    return {
+        "files_per_partition": None if files is None else whole("files_per_partition", files, 1),
+        "blocksize_bytes": None if size is None else byte_count(size, "partition_bytes"),
+    }
 
 
 def _roots(source: Source) -> list[str]:

@@ -15,9 +15,6 @@ from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
 from shardmill.storage._configure import refuse_keys
 
-# Enough rows to make starting a split cheap, few enough to keep all cores busy.
-_PARTITION_BYTES = 32_000_000
-
 
 @dataclass(frozen=True, repr=False)
 class TableSource(Source):
@@ -96,10 +93,3 @@ class TableSource(Source):
             # Checkpoints of jobs without it stay valid.
             **({} if self.text in (None, TextOptions()) else {"text": asdict(self.text)}),
         }
-
-    def _partitioning(self) -> dict[str, Any]:
-        """Return how files become splits."""
-        given = super()._partitioning()
-        if self.files_per_partition is None and self.partition_bytes is None:
-            given["blocksize_bytes"] = _PARTITION_BYTES
-        return given

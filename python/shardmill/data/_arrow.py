@@ -46,7 +46,7 @@ def arrow_batches(rows: ArrowRows) -> Iterator[Any]:
 
     A failure keeps its type, which it loses in the C interface.
     """
-    return rows._arrow_batches()  # pyright: ignore[reportPrivateUsage] - other modules get them here
+    return rows._arrow_batches()  # pyright: ignore[reportPrivateUsage]
 
 
 class ArrowRows:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, cast
 
 from shardmill._choices import check_choice
 from shardmill._native import load as _native
@@ -21,7 +21,7 @@ from shardmill._warnings import warn_caller
 from shardmill.data._arrow import ArrowRows, as_pyarrow
 from shardmill.data._decodings import decoded
 from shardmill.data._error_policy import ErrorPolicy, error_policy
-from shardmill.data._images import Images, checked_images, native_images, refuse_bits
+from shardmill.data._images import Images, checked_images, native_images
 from shardmill.data._left_out import warn_of_left_out
 from shardmill.data._opened_files import OpenedFiles
 from shardmill.data._own_methods import own_method, refuse_own_rows
@@ -288,7 +288,7 @@ class Dataset(ArrowRows):
             raise TypeError(
                 f"a row is read by its index, not by {index!r}\nhint: select a column with columns=[{index!r}]"
             )
-        refuse_bits(self._columns, self._files.bfloat16_columns)
+        self._files.refuse_bits(self._columns)
         values = self._files.row_plan().row(row_at(index, len(self)), self._column_numbers)
         cells = zip(self._columns, values, self._decodings, strict=True)
         return {name: decoded([value], decoding)[0] for name, value, decoding in cells}
@@ -319,7 +319,7 @@ class Dataset(ArrowRows):
         Raises:
             IndexError: If an index is out of range.
         """
-        refuse_bits(self._columns, self._files.bfloat16_columns)
+        self._files.refuse_bits(self._columns)
         rows = len(self)
         numbers = [row_at(index, rows) for index in indices]
         return as_pyarrow(self._files.row_plan().take(numbers, self._column_numbers))
@@ -355,7 +355,7 @@ class Dataset(ArrowRows):
         """
         epoch, start, seed = whole("epoch", epoch, 0), whole("start", start, 0), checked_seed(seed)
         flag("shuffle", shuffle)
-        refuse_bits(self._columns, self._files.bfloat16_columns)
+        self._files.refuse_bits(self._columns)
         order = self._files.row_plan().ordered(
             window_bytes=DEFAULT_WINDOW_BYTES if shuffle else None, seed=seed, lanes=1
         )
@@ -367,7 +367,7 @@ class Dataset(ArrowRows):
             yield from rows_of(converter.names, content, self._decodings, 0, rows)
 
     def _arrow_schema(self) -> Any:
-        refuse_bits(self._columns, self._files.bfloat16_columns)
+        self._files.refuse_bits(self._columns)
         return self._files.native.schema(self._column_numbers)
 
     def _arrow_batches(self) -> Iterator[Any]:
@@ -426,6 +426,15 @@ class Dataset(ArrowRows):
                 warn_caller(f"no data files in {', '.join(paths)}")
         elif is_mds:
             warn_of_missing_index(paths)
+
+
+class _HasFiles(Protocol):
+    _files: OpenedFiles
+
+
+def opened_files(rows: _HasFiles) -> OpenedFiles:
+    """Return the files of a ``Dataset`` or a ``Mixture``, for the modules that read their rows."""
+    return rows._files  # pyright: ignore[reportPrivateUsage]
 
 
 def _reopened(kind: type[Dataset], arguments: dict[str, Any]) -> Dataset:

@@ -272,7 +272,7 @@ def _remade(column: str, options: dict[str, Any]) -> Images:
 
 def native_images(images: Images) -> _native.Images:
     """Return what computes the pixels of a data set."""
-    return images._native  # pyright: ignore[reportPrivateUsage] - the data set gets it here
+    return images._native  # pyright: ignore[reportPrivateUsage]
 
 
 #: Longer options are replaced by a digest, so that a state stays small.
@@ -291,16 +291,6 @@ def saved_images(sources: Sequence[Sequence[Images]]) -> dict[str, Any] | None:
     if len(sources) == 1 and len(text) <= _SHOWN_BYTES:
         return {"augment_version": _native.AUGMENT_VERSION, "columns": json.loads(text)[0]}
     return {"augment_version": _native.AUGMENT_VERSION, "sources": digest(settings)}
-
-
-def refuse_bits(columns: Sequence[str], bfloat16: set[str]) -> None:
-    """Refuse columns whose type only torch has, where they would be delivered as the bits of their numbers.
-
-    Raises:
-        ValueError: If one of ``columns`` is among those of ``bfloat16``.
-    """
-    if name := next((name for name in columns if name in bfloat16), None):
-        raise OptionError(f"column {name!r} has dtype='bfloat16', which requires a Loader with output='torch'")
 
 
 def checked_images(images: Any) -> list[Images]:

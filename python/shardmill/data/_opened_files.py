@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from shardmill._digests import digest
 from shardmill.data._decodings import Decoding, decodings_of
 from shardmill.data._images import Images, saved_images
 from shardmill.data._token_lengths import TokenLengths
-from shardmill.errors import FormatError
+from shardmill.errors import FormatError, OptionError
 
 if TYPE_CHECKING:
     from shardmill._native.load import Dataset as NativeDataset
@@ -76,6 +76,15 @@ class OpenedFiles:
                     "\nhint: exclude it with columns=, or read its bytes with pickles='bytes'"
                 )
 
+    def refuse_bits(self, columns: Sequence[str]) -> None:
+        """Refuse columns whose type only torch has, where they would be delivered as the bits of their numbers.
+
+        Raises:
+            ValueError: If there is one.
+        """
+        if name := next((name for name in columns if name in self.bfloat16_columns), None):
+            raise OptionError(f"column {name!r} has dtype='bfloat16', which requires a Loader with output='torch'")
+
     @property
     def bfloat16_columns(self) -> set[str]:
         """The columns whose numbers are the bits of a type that only torch has."""
@@ -101,12 +110,3 @@ class OpenedFiles:
     def image_settings(self) -> dict[str, Any] | None:
         """How the sources compute pixels, for the state of a loader; ``None`` if none does."""
         return saved_images(self.images)
-
-
-class _HasFiles(Protocol):
-    _files: OpenedFiles
-
-
-def opened_files(rows: _HasFiles) -> OpenedFiles:
-    """Return the files of a ``Dataset`` or a ``Mixture``."""
-    return rows._files  # pyright: ignore[reportPrivateUsage] - other modules get them here

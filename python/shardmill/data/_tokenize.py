@@ -442,7 +442,7 @@ def native_tokens(tokenize: Tokenize, paths: Sequence[str]) -> tuple[_native.Tok
         ValueError: If the counts would become a part of the data set.
     """
     check_counts_directory(tokenize.counts, tokenize.fingerprint, paths)
-    return tokenize._native, tokenize._sources  # pyright: ignore[reportPrivateUsage] - the data set gets them here
+    return tokenize._native, tokenize._sources  # pyright: ignore[reportPrivateUsage]
 
 
 #: The sources that an option is for, if not for all.

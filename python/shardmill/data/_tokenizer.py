@@ -176,7 +176,7 @@ class Tokenizer:
 
 def native_tokenizer(tokenizer: Tokenizer) -> _native.Tokenizer:
     """Return what encodes and decodes."""
-    return tokenizer._native  # pyright: ignore[reportPrivateUsage] - other modules get it here
+    return tokenizer._native  # pyright: ignore[reportPrivateUsage]
 
 
 def _checked_special_tokens(special_tokens: Any) -> dict[str, int]:

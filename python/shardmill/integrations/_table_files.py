@@ -144,7 +144,7 @@ class TableFiles(Dataset):
 
 def plan_of(table: TableFiles) -> Planned:
     """Return the files of the version."""
-    return table._plan  # pyright: ignore[reportPrivateUsage] - other modules get it here
+    return table._plan  # pyright: ignore[reportPrivateUsage]
 
 
 def _reopened(

@@ -18,9 +18,8 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from shardmill.arrayrecord import ArrayRecordDataSource
-from shardmill.data._dataset import Dataset
+from shardmill.data._dataset import Dataset, opened_files
 from shardmill.data._decodings import decoded
-from shardmill.data._opened_files import opened_files
 from shardmill.data._own_methods import own_method
 from shardmill.errors import RecordKeyError
 from shardmill.storage._paths import PathLike

@@ -14,10 +14,8 @@ from shardmill._option_values import checked_seed, listed, whole
 from shardmill._stall import checked_stall_seconds
 from shardmill._threads import checked_threads
 from shardmill.data._arrow import ArrowRows
-from shardmill.data._dataset import Dataset
+from shardmill.data._dataset import Dataset, opened_files
 from shardmill.data._error_policy import ErrorPolicy, error_policy
-from shardmill.data._images import refuse_bits
-from shardmill.data._opened_files import opened_files
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value
 from shardmill.load import _ranks as ranks
@@ -269,7 +267,7 @@ class Loader(LoaderIteration, ArrowRows):
         return _native.OutputConverter(opened_files(self._dataset).native, **arguments)
 
     def _arrow_schema(self) -> Any:
-        refuse_bits(self._columns, opened_files(self._dataset).bfloat16_columns)
+        opened_files(self._dataset).refuse_bits(self._columns)
         return self._new_converter("arrow").schema
 
     def _arrow_batches(self) -> Iterator[Any]:

@@ -10,9 +10,9 @@ from shardmill._native import load as _native
 from shardmill._option_values import whole
 from shardmill._threads import checked_threads
 from shardmill.data._arrow import as_pyarrow
-from shardmill.data._dataset import Dataset
+from shardmill.data._dataset import Dataset, opened_files
 from shardmill.data._images import Images
-from shardmill.data._opened_files import OpenedFiles, opened_files
+from shardmill.data._opened_files import OpenedFiles
 from shardmill.data._own_methods import refuse_own_rows
 from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load import _blend as blend

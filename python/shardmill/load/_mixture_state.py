@@ -6,8 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from shardmill.data._dataset import Dataset
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import Dataset, opened_files
 from shardmill.errors import CheckpointMismatchError
 from shardmill.load._differences import difference
 from shardmill.load._mixture import Mixture

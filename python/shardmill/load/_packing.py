@@ -10,8 +10,7 @@ from shardmill._choices import check_fields
 from shardmill._native import packing as _native
 from shardmill._option_values import listed, whole
 from shardmill._warnings import warn_caller
-from shardmill.data._dataset import Dataset
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import Dataset, opened_files
 from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load._columns import plain_fill_values
 

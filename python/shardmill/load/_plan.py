@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import opened_files
 
 if TYPE_CHECKING:
     from shardmill._native import load as _native

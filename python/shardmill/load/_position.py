@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from shardmill._native import load as _native
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import opened_files
 from shardmill.errors import CheckpointMismatchError
 from shardmill.load import _mixture_state as mixture_state
 from shardmill.load._checks import at_least, no_steps

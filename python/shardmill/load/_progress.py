@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import opened_files
 from shardmill.load._diagnosis import Diagnosis, diagnose
 from shardmill.load._metrics import LoaderMetrics, Mark
 from shardmill.load._plan import LoaderPlan

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import opened_files
 
 if TYPE_CHECKING:
     from shardmill import Dataset

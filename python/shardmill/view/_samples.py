@@ -11,7 +11,7 @@ from shardmill._native import pixels
 from shardmill._native.formats import type_names
 from shardmill.curate._documents import is_interleaved
 from shardmill.curate._pictures import has_pillow, image_format, thumbnail_of
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import opened_files
 from shardmill.view._cells import Cells, Path, buffer_of, found, text_cell
 from shardmill.view._documents import row_document
 from shardmill.view._pixels import png_of

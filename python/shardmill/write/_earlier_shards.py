@@ -89,7 +89,7 @@ class EarlierShards:
         return next(([path] for path in reversed(self._files) if len(self._opened([path]))), [])
 
     def _disagreement(self, files: list[str], schema: Any) -> str | None:
-        from shardmill.data._opened_files import opened_files
+        from shardmill.data._dataset import opened_files
 
         return opened_files(self._opened(files)).native.disagreement(schema) if files else None
 

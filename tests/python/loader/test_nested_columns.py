@@ -20,7 +20,7 @@ import pytest
 import shardmill as sm
 from PIL import Image
 from shardmill.curate import ParquetSink, Pipeline, TableSource
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import opened_files
 
 LANGUAGES = ["de", "en", "fr", "ja"]
 MESSAGE = pa.struct([("role", pa.string()), ("turn", pa.int64())])

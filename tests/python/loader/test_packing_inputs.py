@@ -13,7 +13,7 @@ import pytest
 import shardmill as sm
 from flat_options import flat_loader
 from row_files import new_directory, write_tables
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import opened_files
 from test_packing import all_packs, loader_of, packs_in, write_documents
 
 FIVE = {"length": 5}

@@ -13,9 +13,8 @@ from torch.utils.data import DataLoader
 from shardmill._choices import check_choice
 from shardmill._option_values import index_of, whole
 from shardmill._warnings import warn_caller
-from shardmill.data._dataset import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES, Dataset
+from shardmill.data._dataset import DEFAULT_PREFETCH_BYTES, DEFAULT_WINDOW_BYTES, Dataset, opened_files
 from shardmill.data._error_policy import ErrorPolicy
-from shardmill.data._opened_files import opened_files
 from shardmill.data._own_methods import refuse_own_batches
 from shardmill.errors import OptionError
 from shardmill.integrations.torch._files import DataFileInfo

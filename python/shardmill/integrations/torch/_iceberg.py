@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
-from shardmill.data._opened_files import opened_files
+from shardmill.data._dataset import opened_files
 from shardmill.expressions import expression_of
 from shardmill.integrations._table_files import plan_of
 from shardmill.integrations.iceberg import IcebergTable
