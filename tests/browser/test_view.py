@@ -290,4 +290,4 @@ def test_nothing_is_fetched_from_elsewhere_and_the_console_is_silent(window):
 def test_page_of_another_origin_reads_nothing(window):
     window.driver.get("data:text/html,<title>elsewhere</title>")
     script = "const done = arguments[1]; fetch(arguments[0]).then((answer) => done('read'), () => done('refused'))"
-    assert window.driver.execute_async_script(script, f"{window.address}data/overview") == "refused"
+    assert window.driver.execute_async_script(script, f"{window.address}data/files") == "refused"

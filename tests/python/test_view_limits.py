@@ -22,7 +22,7 @@ def test_figures_of_numbers_that_floats_hardly_tell_apart(tmp_path):
     }
     pq.write_table(pa.table(table), tmp_path / "x.parquet")
     with serving(tmp_path) as client:
-        status, answer = client.get("data/statistics")
+        status, answer = client.get("data/columns")
         assert status == 200, answer
         assert client.request(f"/{client.server.token}/view?view=columns")[0] == 200
     columns = {column["name"]: column for column in answer["columns"]}
@@ -105,4 +105,4 @@ def test_size_of_files_that_are_not_local_is_that_of_the_data_set(tmp_path):
     path = f"memory://{tmp_path.name}/x.parquet"
     configure(path, memory)
     with serving(path) as client:
-        assert client.get("data/overview")[1]["bytes"] == len(content)
+        assert client.get("data/files")[1]["bytes"] == len(content)

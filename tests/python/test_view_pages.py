@@ -249,12 +249,12 @@ def test_hostile_names_of_columns_are_names(tmp_path):
     png = io.BytesIO()
     Image.new("RGB", (3, 2)).save(png, format="PNG")
     with serving(write(tmp_path / "x.parquet", {name: [png.getvalue()] for name in HOSTILE})) as client:
-        assert [column["name"] for column in client.get("data/overview")[1]["columns"]] == HOSTILE
+        assert [column["name"] for column in client.get("data/files")[1]["columns"]] == HOSTILE
         assert [name for name, _ in client.page()["samples"][0]["fields"]] == HOSTILE
         for name in HOSTILE:
             status, content = client.get("data/text", row=0, path=json.dumps([name]))
             assert status == 200, content
-        assert [column["name"] for column in client.get("data/statistics")[1]["columns"]] == HOSTILE
+        assert [column["name"] for column in client.get("data/columns")[1]["columns"]] == HOSTILE
 
 
 def test_images_inside_of_lists_and_structs_are_found(tmp_path):
@@ -278,9 +278,9 @@ def test_set_without_rows_is_shown_as_empty(tmp_path, kind):
     with serving(tmp_path) as client:
         for view in ("samples", "columns", "files"):
             assert client.request(f"/{client.server.token}/view?view={view}")[0] == 200
-        assert client.get("data/overview")[1]["rows"] == 0
+        assert client.get("data/files")[1]["rows"] == 0
         assert client.page()["samples"] == []
-        assert client.get("data/statistics")[1]["sampled"] == 0
+        assert client.get("data/columns")[1]["sampled"] == 0
         if kind == "file":
             assert client.page(filter="a = 1", show="both")["kept"] == 0
 
@@ -297,7 +297,7 @@ def test_files_that_change_are_told_and_a_reload_shows_them(tmp_path, change):
             write(tmp_path / "c.parquet", {"a": [5]})
         else:
             write(tmp_path / "b.parquet", {"a": [7, 8, 9]})
-        for route in ["data/samples", "data/statistics"]:
+        for route in ["data/samples", "data/columns"]:
             status, content = client.get(route)
             # A new file beside them changes nothing about those that are shown.
             assert status == (200 if change == "added" else 409)
@@ -307,7 +307,7 @@ def test_files_that_change_are_told_and_a_reload_shows_them(tmp_path, change):
         status, _, body = client.request(f"/{client.server.token}/view")
         assert status == (200 if change == "added" else 409) and (change == "added" or b"Reload" in body)
         rows = {"rewritten": 6, "removed": 3, "added": 5}[change]
-        assert client.get("data/overview")[1]["rows"] == rows
+        assert client.get("data/files")[1]["rows"] == rows
         assert client.page()["rows"] == rows
 
 
@@ -315,7 +315,7 @@ def test_set_that_can_no_longer_be_opened_is_told(tmp_path):
     path = write(tmp_path / "a.parquet", {"a": [1]})
     with serving(path) as client:
         path.write_bytes(b"PAR1 and nothing more")
-        status, content = client.get("data/overview")
+        status, content = client.get("data/files")
         assert status in (400, 500) and "a.parquet" in content["error"]
 
 
@@ -362,7 +362,7 @@ def test_figures_of_a_small_set_are_exact(tmp_path):
         "struct": [{"a": 1}] * 5,
     }
     with serving(write(tmp_path / "x.parquet", table)) as client:
-        answer = client.get("data/statistics")[1]
+        answer = client.get("data/columns")[1]
     assert (answer["rows"], answer["sampled"]) == (5, 5)
     columns = {column["name"]: column for column in answer["columns"]}
     number = columns["number"]
@@ -382,7 +382,7 @@ def test_figures_of_a_struct_are_followed_by_those_of_its_fields(tmp_path):
     values = [{"id": 1, "inner": inner[0]}, {"id": 2, "inner": inner[1]}, None, {"id": 4, "inner": inner[3]}]
     image = [{"bytes": b"x" * row, "path": f"{row}.jpg"} for row in range(4)]
     with serving(write(tmp_path / "x.parquet", {"meta": values, "image": image, "last": range(4)})) as client:
-        columns = client.get("data/statistics")[1]["columns"]
+        columns = client.get("data/columns")[1]["columns"]
         page = client.request(f"/{client.server.token}/view?view=columns")[2].decode()
     names = ["meta", "meta.id", "meta.inner", "meta.inner.lang", "meta.inner.score"]
     names += ["image", "image.bytes", "image.path", "last"]
@@ -403,7 +403,7 @@ def test_figures_of_a_struct_are_followed_by_those_of_its_fields(tmp_path):
 def test_figures_of_a_large_set_are_of_a_sample_that_is_spread_and_said(tmp_path):
     path = write(tmp_path / "x.parquet", {"id": np.arange(200_000)}, row_group_size=10_000)
     with serving(path) as client:
-        answer = client.get("data/statistics")[1]
+        answer = client.get("data/columns")[1]
     assert (answer["rows"], answer["sampled"]) == (200_000, 10_000)
     (column,) = answer["columns"]
     assert (column["low"], column["high"]) == ("0", "199,999")
@@ -431,7 +431,7 @@ def documents_table(documents):
 def test_documents_are_runs_of_rows_with_texts_and_images_in_order(tmp_path):
     table = documents_table([("a", "tit"), ("a", "t"), ("b", "im"), ("c", "t" * 300)])
     with serving(write(tmp_path / "x.parquet", table, row_group_size=3)) as client:
-        assert client.get("data/overview")[1]["interleaved"]
+        assert client.get("data/files")[1]["interleaved"]
         page = client.get("data/documents", count=3)[1]
         assert [(found["id"], found["row"], found["rows"]) for found in page["documents"]] == [
             ("a", 0, 4),

@@ -68,7 +68,7 @@ def test_pixels_of_a_row_are_those_of_a_shuffled_loader_in_that_epoch(photograph
                 if not len(batch["label"]):
                     # The bad row was left out of it.
                     continue
-                picture = shown(client, "data/pixels", row=int(batch["label"][0]), epoch=epoch)
+                picture = shown(client, "data/picture", row=int(batch["label"][0]), epoch=epoch)
                 flat = batch["image"][0]
                 shape = batch["image__shape"][0].tolist() if fit == "longest" else flat.shape[:2]
                 np.testing.assert_array_equal(picture, flat.reshape(*shape, 3))
@@ -78,9 +78,9 @@ def test_pixels_of_a_row_are_those_of_a_shuffled_loader_in_that_epoch(photograph
 
 def test_image_that_cannot_be_decoded_is_refused_with_its_cause(photographs):
     with serving(photographs, images=sm.Images("image", size=32)) as client:
-        for route, more in (("data/pixels", {}), ("data/image", {"path": '["image"]', "decoded": "true"})):
+        for route, more in (("data/picture", {}), ("data/image", {"path": '["image"]', "decoded": "true"})):
             assert "truncated" in shown(client, route, row=BAD, **more)
-        assert shown(client, "data/pixels", row=ROWS) == "there is no such row"
+        assert shown(client, "data/picture", row=ROWS) == "there is no such row"
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
@@ -92,22 +92,22 @@ def test_decoded_picture_of_the_samples_page_is_that_of_the_decoder(tmp_path, mo
     with serving(tmp_path) as client:
         picture = shown(client, "data/image", row=0, path='["image"]', decoded="true")
         np.testing.assert_array_equal(picture, np.asarray(image))
-        assert "--image-size" in shown(client, "data/pixels", row=0)
+        assert "--image-size" in shown(client, "data/picture", row=0)
 
 
 def test_images_of_a_list_are_side_by_side(tmp_path):
     images = [[encoded(20, 30, 1), encoded(40, 10, 2)], []]
     pq.write_table(pa.table({"images": pa.array(images, pa.list_(pa.binary()))}), tmp_path / "lists.parquet")
     with serving(tmp_path, images=sm.Images("images", fit="keep")) as client:
-        assert shown(client, "data/pixels", row=0).shape == (40, 40, 3)
-        assert shown(client, "data/pixels", row=1) == "this row has no image"
+        assert shown(client, "data/picture", row=0).shape == (40, 40, 3)
+        assert shown(client, "data/picture", row=1) == "this row has no image"
 
 
 @pytest.mark.parametrize(("fit", "epochs"), [("crop", [0]), (sm.RandomCrop(), [5, 6, 7, 8])], ids=["fixed", "random"])
 def test_page_has_the_epochs_that_differ(photographs, fit, epochs):
     with serving(photographs, images=sm.Images("image", size=32, fit=fit)) as client:
         epoch = epochs[0]
-        _, content = client.get("data/pixel-rows", epoch=epoch)
+        _, content = client.get("data/pixels", epoch=epoch)
         assert content["epochs"] == epochs
         status, _, page = client.request(f"/{client.server.token}/view?view=pixels&epoch={epoch}")
         assert status == 200
@@ -178,7 +178,7 @@ def test_image_of_a_format_that_is_not_decoded_says_why(tmp_path, kind):
 def test_filter_applies_to_the_rows_that_are_shown_as_pixels(photographs):
     with serving(photographs, images=sm.Images("image", size=32, flip=0.5)) as client:
         answers = {
-            show: client.get("data/pixel-rows", filter="label >= 2 and label != 3", show=show)[1]
+            show: client.get("data/pixels", filter="label >= 2 and label != 3", show=show)[1]
             for show in ("kept", "dropped", "both", "all")
         }
         assert [row["row"] for row in answers["kept"]["samples"]] == [2, 4]
@@ -188,9 +188,9 @@ def test_filter_applies_to_the_rows_that_are_shown_as_pixels(photographs):
         assert [row["kept"] for row in answers["all"]["samples"]] == [False, False, True, False, True]
         assert {(answer["kept"], answer["dropped"]) for answer in answers.values()} == {(2, 3)}
         assert answers["kept"]["epochs"] == [0, 1, 2, 3]
-        found = client.get("data/pixel-rows", column="label", value="3", show="kept")[1]
+        found = client.get("data/pixels", column="label", value="3", show="kept")[1]
         assert [(row["file"], row["file_row"]) for row in found["samples"]] == [("1.parquet", 1)]
-        status, refused = client.get("data/pixel-rows", filter="nothing > 1")
+        status, refused = client.get("data/pixels", filter="nothing > 1")
         assert (status, "nothing" in refused["error"]) == (400, True)
 
         def html(**arguments):
@@ -198,8 +198,8 @@ def test_filter_applies_to_the_rows_that_are_shown_as_pixels(photographs):
             return client.request(f"/{client.server.token}/view?{query}")[2].decode()
 
         page = html(filter="label = 4", show="kept")
-        assert "data/pixels?row=4&amp;epoch=0" in page
-        assert "data/pixels?row=0&amp;epoch=0" not in page
+        assert "data/picture?row=4&amp;epoch=0" in page
+        assert "data/picture?row=0&amp;epoch=0" not in page
         assert "<b>1</b> of 5 rows kept" in page
         # Another filter stays on the page of pixels.
         assert page.count('<input type="hidden" name="view" value="pixels"><input type="hidden" name="start"') == 2

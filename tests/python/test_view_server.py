@@ -51,7 +51,7 @@ def client(directory):
     "target",
     [
         "/",
-        "/data/overview",
+        "/data/files",
         "/{wrong}/",
         "/{wrong}/data/samples",
         "/{token}",
@@ -79,12 +79,12 @@ def test_tokens_are_long_and_differ(client, directory):
 )
 def test_foreign_host_is_refused_as_it_is_a_rebound_name(client, host):
     hosts = [name.format(port=client.server.server_port, right=client.host) for name in host]
-    assert client.request(f"/{client.server.token}/data/overview", host=hosts)[0] == 403
+    assert client.request(f"/{client.server.token}/data/files", host=hosts)[0] == 403
 
 
 def test_localhost_is_the_same_host(client):
     host = [f"localhost:{client.server.server_port}"]
-    assert client.request(f"/{client.server.token}/data/overview", host=host)[0] == 200
+    assert client.request(f"/{client.server.token}/data/files", host=host)[0] == 200
 
 
 def test_server_listens_on_loopback_alone(client):
@@ -96,7 +96,7 @@ def test_server_listens_on_loopback_alone(client):
 
 
 @pytest.mark.parametrize(
-    "route", ["", "page.js", "data/overview", "data/samples", "nothing", 'data/image?row=0&path=["image"]']
+    "route", ["", "page.js", "data/files", "data/samples", "nothing", 'data/image?row=0&path=["image"]']
 )
 def test_every_answer_has_the_strict_headers_and_none_for_other_origins(client, route):
     target = f"/{client.server.token}/{route}".replace('"', "%22")
@@ -112,7 +112,7 @@ def test_every_answer_has_the_strict_headers_and_none_for_other_origins(client, 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"])
 def test_page_only_reads(client, method):
-    status, headers, body = client.request(f"/{client.server.token}/data/overview", method=method)
+    status, headers, body = client.request(f"/{client.server.token}/data/files", method=method)
     assert status == 405
     assert headers["Allow"] == "GET, HEAD"
     assert json.loads(body)["error"]
@@ -134,7 +134,7 @@ def test_head_has_no_body(client):
         "/etc/passwd",
         "data/",
         "%00",
-        "data/overview/",
+        "data/files/",
     ],
 )
 def test_nothing_but_the_page_is_served(client, route):

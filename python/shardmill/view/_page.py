@@ -21,7 +21,7 @@ from shardmill.view._tokens import tokens_page, whole_tokens
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_VIEWS = {
+VIEWS = {
     "samples": samples_page,
     "documents": documents_page,
     "tokens": tokens_page,
@@ -54,7 +54,7 @@ def view_page(opened: Opened, query: Query) -> tuple[str, bytes]:
     for name in ("start", "count", "epoch"):
         state[name] = re.sub(r"\D", "", state[name]).lstrip("0")[:18] or defaults[name]
     state["column"] = state["column"] if state["value"] else ""
-    view = state["view"] = state["view"] if state["view"] in _VIEWS else "samples"
+    view = state["view"] = state["view"] if state["view"] in VIEWS else "samples"
 
     def link(**changes: object) -> str:
         wanted = state | {name: str(value) for name, value in changes.items()}
@@ -63,10 +63,10 @@ def view_page(opened: Opened, query: Query) -> tuple[str, bytes]:
     content, problem = None, ""
     try:
         count = min(int(state["count"]), _MOST_DOCUMENTS) if view == "documents" else state["count"]
-        content = _VIEWS[view](opened, Query(urlencode(state | {"count": count})))
+        content = VIEWS[view](opened, Query(urlencode(state | {"count": count})))
         if view in ("samples", "tokens", "pixels") and int(state["start"]) >= content["total"] > 0:
             state["start"] = str(content["total"] - 1)
-            content = _VIEWS[view](opened, Query(urlencode(state)))
+            content = VIEWS[view](opened, Query(urlencode(state)))
     except (Error, Refused, OSError) as error:
         problem = str(error)
     template = templates().get_template("view.html")

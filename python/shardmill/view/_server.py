@@ -19,31 +19,22 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from shardmill.errors import Error
-from shardmill.view._documents import documents_page
-from shardmill.view._pack_page import packs_page
-from shardmill.view._page import templates, tokens_part, view_page
-from shardmill.view._pixels import pixels, pixels_page
+from shardmill.view._page import VIEWS, templates, tokens_part, view_page
+from shardmill.view._pixels import pixels
 from shardmill.view._query import Query, Refused
-from shardmill.view._samples import image, overview, samples_page, whole_text
+from shardmill.view._samples import image, whole_text
 from shardmill.view._session import Opened, Session
-from shardmill.view._statistics import figures
-from shardmill.view._tokens import tokens_page
 
 _ASSETS = ("page.html", "page.css", "page.js", "icon.svg")
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _ROUTES: dict[str, Callable[[Opened, Query], Any]] = {
     "view": view_page,
     "tokens": tokens_part,
-    "data/overview": overview,
-    "data/samples": samples_page,
-    "data/documents": documents_page,
-    "data/tokens": tokens_page,
-    "data/packs": packs_page,
-    "data/pixel-rows": pixels_page,
-    "data/pixels": pixels,
-    "data/statistics": figures,
+    "data/picture": pixels,
     "data/image": image,
     "data/text": whole_text,
+    # Each view also as JSON.
+    **{f"data/{name}": view for name, view in VIEWS.items()},
 }
 # Only the page's own files run, nothing is loaded from elsewhere, and no script can create markup from text.
 _POLICY = (
@@ -139,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
         if route not in _ROUTES:
             raise Refused(404, "there is no such page")
         query = Query(target.query)
-        opened = view.session.opened(is_new=route == "data/overview" or query.text("new") == "true")
+        opened = view.session.opened(is_new=route == "data/files" or query.text("new") == "true")
         content = _ROUTES[route](opened, query)
         if isinstance(content, tuple):
             return content

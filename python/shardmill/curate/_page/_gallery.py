@@ -53,8 +53,8 @@ class Image:
     @property
     def kind(self) -> str:
         """The format, as shown in captions."""
-        kind = image_format(self.payload) or ("bmp" if (self.payload or b"").startswith(b"BM") else "image")
-        return {"webp": "WebP", "image": "image"}.get(kind, kind.upper())
+        kind = image_format(self.payload or b"")
+        return "image" if kind is None else "WebP" if kind == "webp" else kind.upper()
 
 
 def document_cards(report: Report, count: int) -> list[dict[str, Any]]:
