@@ -218,12 +218,11 @@ def test_forked_child_leaves_the_lease_of_a_job_to_its_parent(tmp_path) -> None:
         from shardmill.curate import ParquetSink, Pipeline, TableSource
         from shardmill.curate._resumption import Resumption
         from shardmill.errors import CheckpointBusyError
-        from shardmill.resume._checkpoint import checkpoint_of
         rows, out, state = (f"{sys.argv[1]}/{name}" for name in ("rows.parquet", "out", "state"))
         pq.write_table(pa.table({"id": [1, 2]}), rows)
         def job():
             pipeline = Pipeline(source=TableSource(rows), stages=[], sink=ParquetSink(out), checkpoint=state)
-            return Resumption(pipeline, checkpoint_of(pipeline.checkpoint), progress=False)
+            return Resumption(pipeline, progress=False)
         held = job()
         with held:
             child = os.fork()

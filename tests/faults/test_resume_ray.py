@@ -15,7 +15,6 @@ from resume_process import Case, ResumeJob, wait_for
 from shardmill.curate._report import Report
 from shardmill.curate._resumption import Resumption
 from shardmill.curate._spec import native_pipeline
-from shardmill.resume._checkpoint import checkpoint_of
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -106,7 +105,7 @@ def test_lost_clusters_of_ten_runs_are_made_up_for(seed, tmp_path) -> None:
 def test_files_of_a_worker_that_was_lost_after_its_record_have_their_names_when_the_run_ends(tmp_path) -> None:
     case = Case(tmp_path, "double", files=2)
     job = pipeline_of("double", str(case.source), str(case.out), checkpoint=str(case.checkpoint))
-    with Resumption(job, checkpoint_of(job.checkpoint), progress=False) as resumption:
+    with Resumption(job, progress=False) as resumption:
         splits = native_pipeline(job, may_replace=False, checkpoint=resumption.plan.options())
         splits.run(resumption.splits, 1, lambda _report: None)
         record = case.units()[0].read_text()

@@ -249,7 +249,7 @@ def test_index_that_another_job_has_merged_is_made_again(cluster, tmp_path, monk
     checkpoint = Checkpoint(tmp_path / "state", id_column="id", done=tmp_path / "done.parquet")
     source, sink = TableSource(tmp_path / "in", files_per_partition=1), ParquetSink(tmp_path / "out")
     job = Pipeline(source=source, stages=[], sink=sink, checkpoint=checkpoint)
-    with Resumption(job, checkpoint, progress=False) as resumption:
+    with Resumption(job, progress=False) as resumption:
         runner = SplitRunner(job, resumption.plan, resumption.schema)
         for split in resumption.splits:
             assert json.loads(runner(split).report())["output"]["rows"] == 1

@@ -145,12 +145,11 @@ class Pipeline:
             self._run(_Work(pipeline, splits, None), executor, at_once, progress, report)
         else:
             from shardmill.curate._resumption import Resumption
-            from shardmill.resume._checkpoint import checkpoint_of
 
             holds_back = True
             while holds_back:
                 is_first = not report.splits
-                with Resumption(self, checkpoint_of(self.checkpoint), progress) as resumption:
+                with Resumption(self, progress) as resumption:
                     if is_first:
                         warn_of_left_out(resumption.left_out, outcome=_LEFT_OUT)
                         report.committed_before = resumption.committed

@@ -24,7 +24,7 @@ from shardmill._threads import available_cores
 from shardmill.curate._placement import refuse_inside_input
 from shardmill.curate._spec import native_pipeline, spec_of
 from shardmill.errors import CheckpointBusyError, CheckpointMismatchError, Error, FormatError, OptionError
-from shardmill.resume._checkpoint import done_paths, id_columns, is_file, state_directory
+from shardmill.resume._checkpoint import checkpoint_of, done_paths, id_columns, is_file, state_directory
 from shardmill.storage._paths import absolute, is_remote, real, root_of
 
 if TYPE_CHECKING:
@@ -155,9 +155,9 @@ class Resumption:
         load_s: seconds spent loading or building the index of completed ids.
     """
 
-    def __init__(self, pipeline: Pipeline, checkpoint: Checkpoint, progress: bool) -> None:
+    def __init__(self, pipeline: Pipeline, progress: bool) -> None:
         self._pipeline = pipeline
-        self._checkpoint = checkpoint
+        self._checkpoint = checkpoint = checkpoint_of(pipeline.checkpoint)
         self._progress = progress
         self._memory_bytes = byte_count(checkpoint.memory_bytes, "memory_bytes")
         given, self._path = real(checkpoint.path), state_directory(checkpoint)
