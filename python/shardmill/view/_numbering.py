@@ -29,26 +29,17 @@ class Rows:
     """
 
     def __init__(self, dataset: Dataset, whole: Dataset) -> None:
-        from shardmill import Loader, Runtime
-
         self._files = files = [(name, rows) for _, name, _, rows in opened_files(whole).native.files]
         self._firsts = [0, *accumulate(rows for _, rows in files)]
         self._by_name = {name: first for (name, rows), first in zip(files, self._firsts, strict=False) if rows}
         self._counts = Counter(name for name, rows in files if rows)
         # Files are told apart by the rows that they keep: several may have the same name below their roots.
-        kept = dict(zip(dataset.files, opened_files(dataset).row_plan().rows_of_files, strict=True))
+        plan = opened_files(dataset).row_plan()
+        kept = dict(zip(dataset.files, plan.rows_of_files, strict=True))
         self._ends = list(accumulate(kept.get(path, 0) for path in whole.files))
         self._is_whole = dataset.row_filter is None
         self._length = len(dataset)
-        self._loader = Loader(
-            dataset,
-            batch_size=_PLACES_AT_ONCE,
-            output="arrow",
-            rank=0,
-            world_size=1,
-            tail="uneven",
-            runtime=Runtime(threads=0),
-        )
+        self._plan = plan.ordered(window_bytes=None, seed=0, lanes=1)
         self._numbers = lru_cache(_ANSWERS_KEPT)(self._explained)
 
     def __len__(self) -> int:
@@ -78,7 +69,8 @@ class Rows:
         return self._by_name[file] + row if self._is_whole and self._counts[file] == 1 else None
 
     def _explained(self, step: int) -> list[int]:
-        runs = self._loader.explain(step=step)["rows"] or []
+        share = {"batch_size": _PLACES_AT_ONCE, "world_size": 1, "rank": 0, "tail": "uneven"}
+        runs = self._plan.explain(0, step, share, [])["rows"] or []
         rows = (row for _, first, count in runs for row in range(first, first + count))
         places = enumerate(rows, step * _PLACES_AT_ONCE)
         return [self._firsts[bisect_right(self._ends, at)] + row for at, row in places]
