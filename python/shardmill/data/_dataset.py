@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, cast
 
 from shardmill._choices import check_choice
 from shardmill._native import load as _native
@@ -29,7 +29,6 @@ from shardmill.data._paths import is_list, paths_of
 from shardmill.data._shard_index import INDEX_NAME, warn_of_missing_index
 from shardmill.data._splits import warn_of_mixed_splits
 from shardmill.data._text_options import TextOptions, checked_text
-from shardmill.data._token_lengths import TokenCounts
 from shardmill.data._tokenize import Tokenize, native_tokens
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
@@ -47,6 +46,21 @@ DEFAULT_WINDOW_BYTES = 64 << 20
 
 #: Default limit of decoded bytes that wait for the consumer.
 DEFAULT_PREFETCH_BYTES = 192 << 20
+
+
+class TokenCounts(NamedTuple):
+    """How many tokens the rows of a data set have."""
+
+    rows: int
+    #: Total number of tokens.
+    total: int
+    #: Number of tokens in the longest row.
+    longest: int
+
+    @property
+    def mean(self) -> float:
+        """Mean number of tokens per row; 0 if there are no rows."""
+        return self.total / self.rows if self.rows else 0.0
 
 
 class Dataset(ArrowRows):
@@ -139,6 +153,7 @@ class Dataset(ArrowRows):
         images: Images | Sequence[Images] = (),
         threads: int | None = None,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name != "self"}
         inherited = set(vars(self))
         check_choice("pickles", pickles, Literal["raise", "bytes"])
         errors = error_policy(errors)
@@ -205,23 +220,14 @@ class Dataset(ArrowRows):
         if pickles != "bytes" and native.format == "mds":
             files.refuse_pickles(self._columns)
         self._decodings = files.decodings_of(self._columns)
-        self._arguments = {
+        self._arguments = given | {
             "path": paths if has_list else paths[0],
-            "format": format,
             "columns": columns,
             "filter": self._filter,
             # Secrets are not pickled: another process gets its own from its environment.
             "storage_options": pinned(paths, shown_options),
-            "partitioning": partitioning,
-            "schema": schema,
-            "text": text,
             "errors": errors,
-            "pickles": pickles,
-            "ignore_zeros": ignore_zeros,
-            "max_decoded_bytes": max_decoded_bytes,
-            "tokenize": tokenize,
             "images": images,
-            "threads": threads,
         }
         #: Any other attribute belongs to a subclass.
         self._attributes = {*vars(self), "_attributes"} - inherited
@@ -310,7 +316,7 @@ class Dataset(ArrowRows):
         if not self._files.native.files:
             return TokenCounts(0, 0, 0)
         [column] = self._files.numbers_of([tokenize.output])
-        lengths = self._files.token_lengths.of_column(column, is_stated=False, nulls_are_empty=False)
+        lengths = self._files.lengths_of(column, is_stated=False, nulls_are_empty=False)
         return TokenCounts(*lengths.totals)
 
     def take(self, indices: Sequence[int]) -> Any:

@@ -7,9 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shardmill._digests import digest
+from shardmill._native.packing import Lengths
+from shardmill._warnings import warn_caller
 from shardmill.data._decodings import Decoding, decodings_of
 from shardmill.data._images import Images, saved_images
-from shardmill.data._token_lengths import TokenLengths
 from shardmill.errors import FormatError, OptionError
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ class OpenedFiles:
         self.tokenize, self.images = tokenize, images
         #: Returns the plan of the rows after the filter, in file order.
         self.row_plan = cache(plan)
-        #: Used for packing.
-        self.token_lengths = TokenLengths(self.row_plan, threads)
+        self._threads = max(threads, 1)
+        self._lengths: dict[tuple[int, bool, bool], Lengths] = {}
 
     def numbers_of(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of these columns."""
@@ -62,6 +63,24 @@ class OpenedFiles:
         """Return these columns, each with what is computed with it."""
         outputs = {one.column: one.outputs for images in self.images for one in images}
         return list(dict.fromkeys(output for name in columns for output in outputs.get(name, [name])))
+
+    def lengths_of(self, column: int, *, is_stated: bool, nulls_are_empty: bool) -> Lengths:
+        """Return how many tokens the rows have, from the lists of a column, or from a column that contains the numbers.
+
+        They are computed once, and shared by all packings.
+        """
+        key = column, is_stated, nulls_are_empty
+        if key not in self._lengths:
+            self._lengths[key] = Lengths(
+                self.row_plan(),
+                column=column,
+                is_stated=is_stated,
+                nulls_are_empty=nulls_are_empty,
+                threads=self._threads,
+            )
+            for warning in self._lengths[key].warnings:
+                warn_caller(warning)
+        return self._lengths[key]
 
     def refuse_pickles(self, columns: Sequence[str]) -> None:
         """Check that none of these columns would be returned as pickles.

@@ -69,9 +69,9 @@ class Mixture:
         interpolate: Literal["linear"] | None = None,
         source_column: str | None = None,
     ) -> None:
-        given = [
-            name for name, value in (("weights", weights), ("repeat", repeat), ("choose", choose)) if value is not None
-        ]
+        # Copies: the caller may go on to change its own.
+        self._arguments = {name: _copied(value) for name, value in locals().items() if name not in ("self", "sources")}
+        given = [name for name in ("weights", "repeat", "choose") if self._arguments[name] is not None]
         if len(given) > 1:
             raise OptionError(f"{' and '.join(given)} are mutually exclusive")
         for name, value in (("epoch_rows", epoch_rows), ("interpolate", interpolate)):
@@ -122,15 +122,6 @@ class Mixture:
             images=[images for part in files for images in part.images],
         )
         self._check_sources()
-        # Copies: the caller may go on to change its own.
-        self._arguments = {
-            "weights": _copied(weights),
-            "repeat": _copied(repeat),
-            "choose": _copied(choose),
-            "epoch_rows": epoch_rows,
-            "interpolate": interpolate,
-            "source_column": source_column,
-        }
         self._parts = parts
 
     @property

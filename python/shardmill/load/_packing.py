@@ -311,7 +311,7 @@ class PackedRows:
         }
 
     def _lengths(self) -> _native.Lengths:
-        return opened_files(self._dataset).token_lengths.of_column(**self._source)
+        return opened_files(self._dataset).lengths_of(**self._source)
 
     def _packs_ahead(self, rows: load.RowPlan, options: dict[str, Any]) -> _native.AheadPacks:
         if self._ahead is None:
