@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from shardmill._native.columns import Objects
 from shardmill.errors import OptionError
 from shardmill.load._nested import Batch, Ragged, Struct
-from shardmill.load._objects import CLASSES
+from shardmill.load._objects import CLASSES, Span
 
 if TYPE_CHECKING:
     from shardmill.data._opened_files import OpenedFiles
@@ -153,8 +153,8 @@ class _Cut:
             return (column.to_list(start, stop) for start, stop in self.bounds)
         if self.kind == "numpy" and column.kind == "object":
             return (column.to_array(start, stop) for start, stop in self.bounds)
-        view = CLASSES[column.kind]._view
-        return (view(column, start, stop) for start, stop in self.bounds)
+        kind = CLASSES[column.kind]
+        return (kind(Span(column, start, stop)) for start, stop in self.bounds)
 
 
 def _torch() -> Any:

@@ -78,7 +78,7 @@ class Ragged:
             TypeError: If it holds NumPy arrays.
         """
         self._check_tensors("to")
-        return self._mapped(lambda part: part.to(device, non_blocking=non_blocking))
+        return _mapped(self, lambda part: part.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Ragged:
         """Return a copy in page-locked memory.
@@ -87,7 +87,7 @@ class Ragged:
             TypeError: If it holds NumPy arrays.
         """
         self._check_tensors("pin_memory")
-        return self._mapped(lambda part: part.pin_memory())
+        return _mapped(self, lambda part: part.pin_memory())
 
     def to_padded(self, pad_value: float = 0, side: Side = "right", length: int | None = None) -> Any:
         """Return a tensor or array ``[rows, length, ...]``.
@@ -155,9 +155,6 @@ class Ragged:
             self._beside(offsets),
             None if self.valid is None else self.valid[places],
         )
-
-    def _mapped(self, change: Callable[[Any], Any]) -> Ragged:
-        return Ragged(change(self.values), change(self.offsets), None if self.valid is None else change(self.valid))
 
     def _beside(self, array: np.ndarray) -> Any:
         """Return ``array`` as a tensor on the device of ``offsets``, or unchanged if that is a NumPy array."""
@@ -232,7 +229,7 @@ def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
         kind = next((kind for kind in (Struct, Batch) if isinstance(value, kind)), dict)
         return kind({name: map_tensors(part, change) for name, part in value.items()})
     if isinstance(value, Ragged):
-        return value._mapped(lambda part: map_tensors(part, change))
+        return _mapped(value, lambda part: map_tensors(part, change))
     # A torch.nn.utils.rnn.PackedSequence is a tuple too, and moves itself.
     if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "to"):
         return change(value)
@@ -241,6 +238,11 @@ def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
         # A named tuple takes its fields one by one.
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return value
+
+
+def _mapped(column: Ragged, change: Callable[[Any], Any]) -> Ragged:
+    valid = None if column.valid is None else change(column.valid)
+    return Ragged(change(column.values), change(column.offsets), valid)
 
 
 def on_host(offsets: Any) -> np.ndarray:

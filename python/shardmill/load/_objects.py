@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -41,6 +41,14 @@ class _List:
         return array
 
 
+class Span(NamedTuple):
+    """Rows of a column, from which an array is made without a copy."""
+
+    column: _Column
+    start: int
+    stop: int
+
+
 class ObjectArray:
     """Rows that no tensor can hold, such as decimals, maps and lists of strings; nulls are ``None``.
 
@@ -56,18 +64,14 @@ class ObjectArray:
     _column: _Column
 
     def __init__(self, values: Iterable[Any]) -> None:
-        self._column = self._columned(values)
-        self._start, self._stop = 0, len(self._column)
+        if not isinstance(values, Span):
+            column = self._columned(values)
+            values = Span(column, 0, len(column))
+        self._column, self._start, self._stop = values
 
     @staticmethod
     def _columned(values: Iterable[Any]) -> _Column:
         return _List(values)
-
-    @classmethod
-    def _view(cls, column: _Column, start: int, stop: int) -> Self:
-        view = cls.__new__(cls)
-        view._column, view._start, view._stop = column, start, stop
-        return view
 
     def __len__(self) -> int:
         return self._stop - self._start
@@ -82,7 +86,8 @@ class ObjectArray:
             rows = range(*row.indices(len(self)))
             if rows.step != 1:
                 return type(self)(self.tolist()[row])
-            return self._view(self._column, self._start + rows.start, self._start + rows.start + len(rows))
+            start = self._start + rows.start
+            return type(self)(Span(self._column, start, start + len(rows)))
         place = self._start + row_at(row, len(self))
         return self._column.to_list(place, place + 1)[0]
 
@@ -176,7 +181,7 @@ class BinaryArray(_ArrowArray):
 
 def _unpickled(kind: type[_ArrowArray], lengths: bytes, content: bytes) -> _ArrowArray:
     column = Objects.of_packed("string" if issubclass(kind, StringArray) else "binary", lengths, content)
-    return kind._view(column, 0, len(column))
+    return kind(Span(column, 0, len(column)))
 
 
 #: Class of a native column, by kind.
