@@ -168,6 +168,7 @@ def plan(options: StreamingOptions, _: System) -> Metrics:
     import pyarrow as pa
     import pyarrow.parquet as pq
     import shardmill as sm
+    from shardmill.load._loader import iteration_of
 
     rows, images = options.scratch / "rows", options.scratch / "images"
     for directory in (rows, images):
@@ -188,7 +189,9 @@ def plan(options: StreamingOptions, _: System) -> Metrics:
         assert len(loader) > 0
         # Without threads a pass works when it is asked for a batch.
         given: dict[str, Any] = {"epoch": 0, "consumed": 0, "threads": 0, "prefetch_bytes": 1}
-        return loader, loader._plan(0).start(loader._converter, loader._share(), **given)
+        iteration = iteration_of(loader)
+        plan, converter = iteration.cursor.plan, iteration.conversion.converter
+        return loader, plan.of_epoch(0).start(converter, plan.share(), **given)
 
     # The footers, of which every use of the files has need, are not the plan. Nothing is known of one try in the next.
     datasets = [sm.Dataset(rows) for _ in range(_PLAN_TRIES)]

@@ -142,7 +142,7 @@ def test_gpu_batches_are_written_to_page_locked_memory_too(tmp_path, lender, pay
     data = sm.Dataset(path, images=sm.Images("image", size=16))
     loader = sm.Loader(data, batch_size=7, runtime=sm.Runtime(device="cuda:1"))
     # The copy to the device is the only step that needs one.
-    loader._cutter.staged = lambda deliveries: deliveries
+    loader._conversion.cutter.staged = lambda deliveries: deliveries
     assert all(lender.has(batch["image"]) for batch in loader)
 
 

@@ -92,7 +92,7 @@ def nested(outer: Blend, inner: Sequence[Blend | None]) -> Blend:
     """Return the blend of all leaf sources, with nested mixtures replaced by their sources."""
     changing = [blend for blend in (outer, *inner) if blend is not None and len(blend.stages) > 1]
     if outer.counts is not None:
-        if any(blend is not None and len(blend.stages) > 1 for blend in inner):
+        if changing:
             raise OptionError(
                 "a mixture whose weights change can only be a source of a mixture with weights\n"
                 "hint: give the outer mixture weights in place of repeats or counts"

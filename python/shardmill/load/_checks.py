@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from shardmill._option_values import index_of, whole
-from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset
 from shardmill.data._error_policy import ErrorPolicy
 from shardmill.data._own_methods import refuse_own_rows
@@ -20,11 +19,6 @@ _MOST = 2**63 - 1
 
 #: Maximum number of lanes, also of those in a state. Each lane holds a window in memory; a run has as many lanes as ranks, or a small multiple.
 MOST_LANES = 2**20
-
-
-def tail_of(asked: str | None, world_size: int) -> str:
-    """Return the default for ``tail``."""
-    return asked or ("uneven" if world_size == 1 else "pad")
 
 
 def at_least(name: str, value: Any, least: int) -> int:
@@ -40,31 +34,6 @@ def at_least(name: str, value: Any, least: int) -> int:
             f"{name} must be at most 2^63 - 1, not {number}\nhint: give {name} as a 63-bit number{counted}"
         )
     return whole(name, value, least)
-
-
-def warn_of_nothing(places: int, needed: int, what: str) -> None:
-    """Warn that an epoch has no steps, because a step needs more rows or packs than there are."""
-    warn_caller(
-        f'tail="drop" drops all {places:,} {what}: a step needs {needed:,}\n'
-        "hint: use a smaller batch_size or another tail"
-    )
-
-
-def warn_of_restart(epoch: int, consumed: int, what: str) -> None:
-    """Warn that a pass repeats batches of an epoch, because an earlier pass was left in the middle."""
-    warn_caller(
-        f"this pass starts epoch {epoch} again and repeats batches, because the last pass was left after {consumed:,} {what}\n"
-        "hint: iterate over loader.steps(n) for the next n batches; it continues into the following epochs"
-    )
-
-
-def no_steps(epoch: int, places: int) -> OptionError:
-    """Return the error for an epoch without steps."""
-    if places == 0:
-        return OptionError(f"epoch {epoch} has no steps: there are no rows\nhint: check the paths and the filter")
-    return OptionError(
-        f'epoch {epoch} has no steps: tail="drop" drops its rows, which do not fill a step\nhint: use a smaller batch_size'
-    )
 
 
 def dataset_of(

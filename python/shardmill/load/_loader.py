@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from inspect import isfunction, unwrap
 from typing import Any
 
 from shardmill._choices import check_choice
-from shardmill._native import load as _native
-from shardmill._option_values import checked_seed, listed, whole
-from shardmill._stall import checked_stall_seconds
+from shardmill._option_values import checked_seed, whole
 from shardmill._threads import checked_threads
 from shardmill.data._arrow import ArrowRows
 from shardmill.data._dataset import Dataset, opened_files
 from shardmill.data._error_policy import ErrorPolicy, error_policy
-from shardmill.errors import OptionError
+from shardmill.data._own_methods import own_method, refuse_own_batches
 from shardmill.expressions import Expression, Value
 from shardmill.load import _ranks as ranks
-from shardmill.load._bad_rows import Ledger
-from shardmill.load._batches import SuperbatchCutter, cutter_of
-from shardmill.load._checks import MOST_LANES, at_least, dataset_of, tail_of
-from shardmill.load._columns import check_fill, equal_lists, output_form
-from shardmill.load._iteration import LoaderIteration
-from shardmill.load._metrics import Counters
+from shardmill.load._audit import Audit
+from shardmill.load._bad_rows import BadRow
+from shardmill.load._checks import MOST_LANES, at_least, dataset_of
+from shardmill.load._conversion import Conversion
+from shardmill.load._diagnosis import Diagnosis
+from shardmill.load._explanation import table_of
+from shardmill.load._iteration import Iteration
+from shardmill.load._ledger import Ledger
+from shardmill.load._metrics import LoaderMetrics
 from shardmill.load._mixture import Mixture
 from shardmill.load._options import (
     Output,
@@ -35,19 +34,17 @@ from shardmill.load._options import (
     Transform,
     output_of,
     runtime_of,
-    shuffle_of,
     transform_of,
+    window_bytes_of,
 )
-from shardmill.load._packing import PackedRows, Packing, packed_columns, warn_of_joined
-from shardmill.load._pass import Position
-from shardmill.load._position import LoaderPosition
-from shardmill.load._progress import LoaderProgress
-from shardmill.load._reports import LoaderReports
-from shardmill.load._transforming import Transforming
+from shardmill.load._packing import PackedRows, Packing, packed_columns
+from shardmill.load._plan import LoaderPlan
+from shardmill.load._position import Cursor
+from shardmill.load._progress import Progress
 from shardmill.storage._paths import PathLike
 
 
-class Loader(LoaderIteration, ArrowRows):
+class Loader(ArrowRows):
     """Iterator over the batches of one rank, decoded by native threads in this process.
 
     The sequence of global batches depends only on the data, the filter, ``seed``, ``shuffle``, ``lanes`` and
@@ -140,106 +137,341 @@ class Loader(LoaderIteration, ArrowRows):
     ) -> None:
         batch_size = at_least("batch_size", batch_size, 1)
         lanes = None if lanes is None else whole("lanes", lanes, 1, MOST_LANES)
-        order, output = shuffle_of(shuffle), output_of(output)
+        window_bytes, output = window_bytes_of(shuffle), output_of(output)
         transform, errors, runtime = transform_of(transform), error_policy(errors), runtime_of(runtime)
         seed = checked_seed(seed)
-        self._rank, self._world_size = ranks.resolve(rank, world_size)
-        self._origin = {"made_in": os.getpid(), "has_share": None not in (rank, world_size)}
+        has_share = None not in (rank, world_size)
+        rank, world_size = ranks.resolve(rank, world_size)
         if tail is not None:
             check_choice("tail", tail, Tail)
-        self._tail_asked, self._tail = tail, tail_of(tail, self._world_size)
-        self._dataset = dataset_of(
+        dataset = dataset_of(
             data,
             filter=filter,
             storage_options=storage_options,
             errors=errors,
             threads=runtime.threads,
-            # The delivered columns are determined below.
             has_columns=columns is not None,
         )
         if packing is not None:
-            columns = packed_columns(packing, columns, output)
-        files = opened_files(self._dataset)
-        self._columns = self._dataset.columns if columns is None else files.delivered(listed("columns", columns))
-        if isinstance(self._dataset, Dataset) and self._dataset is not data:
-            files.refuse_pickles(self._columns)
-        self._batch_size = batch_size
-        self._shuffle, self._seed = order, seed
-        # Unless requested, lanes are those of the run that saved the state.
-        self._asked_lanes, self._lanes = lanes, lanes or min(self._world_size, MOST_LANES)
-        self._threads = checked_threads(runtime.threads)
-        self._prefetch_bytes = int(runtime.prefetch_bytes)
-        decodings = files.decodings_of(self._columns)
-        bfloat16 = [name for name in self._columns if name in files.bfloat16_columns]
-        check_fill(output, bfloat16)
-        self._cutter = cutter_of(
-            output.kind,
-            decodings=decodings,
-            bfloat16=bfloat16,
-            pin_memory=runtime.pin_memory,
-            device=runtime.device,
+            columns = packed_columns(packing, columns, output, errors.rows)
+        threads = checked_threads(runtime.threads)
+        plan = LoaderPlan(
+            dataset=dataset,
+            packed=packing and PackedRows(packing, dataset, nulls_are_empty=output.nulls == "fill", threads=threads),
+            window_bytes=window_bytes,
+            seed=seed,
+            asked_lanes=lanes,
+            lanes=lanes or min(world_size, MOST_LANES),
+            batch_size=batch_size,
+            rank=rank,
+            world_size=world_size,
+            asked_tail=tail,
         )
-        self._ledger, self._is_audited = Ledger(errors.rows, errors.max_rows), runtime.audit
-        self._audits = {}
-        self._stall_seconds = checked_stall_seconds(runtime.stall_seconds)
-        self._counters = Counters()
-        self._transform = None if transform is None else Transforming(transform, self._stall_seconds, self._counters)
-        # Packs have lists of their own.
-        lists = equal_lists(output, files, self._columns) if packing is None else {}
-        label_pads = {name: pad for name, pad in files.label_pads.items() if name in self._columns}
-        # Everything that can be validated is validated here: names, types, fill values.
-        self._output_arguments = {
-            "columns": files.numbers_of(self._columns),
-            "form": output_form(output, self._cutter.kind, lists, label_pads),
-            "is_padded": self._tail == "pad",
-            "is_filtered": files.is_filtered,
-            "is_lent": self._cutter.is_pinned,
-        }
-        self._packed = None
-        if packing is not None and errors.rows != "raise":
-            raise OptionError(
-                "packs are planned from the lengths of all rows, so every row must be readable"
-                "\nhint: use ErrorPolicy(rows='raise'), or load without packing"
-            )
-        if packing is not None:
-            warn_of_joined(files.tokenize)
-            self._packed = PackedRows(packing, self._dataset, nulls=output.nulls, threads=max(self._threads, 1))
-        self._converter = self._new_converter(self._cutter.kind)
-        self._cutter.check(self._converter)
-        self._position = Position()
-        self._asked = None
-        self._newest_pass = 0
-        self._has_warned_of_restart = False
-        self._rows = None
+        #: What the batches are: columns, kind, memory.
+        self._conversion = Conversion(plan, columns, output, runtime)
+        if dataset is not data:
+            opened_files(dataset).refuse_pickles(self._conversion.names)
+        #: The plan of the rows, the position in it, and the bad rows and audits up to there.
+        self._cursor = Cursor(plan, Ledger(errors.rows, errors.max_rows, is_audited=runtime.audit))
+        #: Metrics and diagnosis.
+        self._progress = Progress(self._cursor, runtime, threads, transform)
+        #: Begins passes, which move the cursor, convert rows to batches, and count their progress.
+        self._iteration = Iteration(self._cursor, self._conversion, self._progress, has_share)
 
     @property
     def dataset(self) -> Dataset | Mixture:
         """The data set or mixture that is loaded."""
-        return self._dataset
+        return self._cursor.plan.dataset
 
     @property
     def rank(self) -> int:
         """Rank of this process."""
-        return self._rank
+        return self._cursor.plan.rank
 
     @property
     def world_size(self) -> int:
         """Number of ranks that share the rows."""
-        return self._world_size
+        return self._cursor.plan.world_size
 
     @property
     def threads(self) -> int:
         """Number of decoding threads; 0 means the calling thread."""
-        return self._threads
+        return self._progress.threads
 
     @property
     def epoch(self) -> int:
         """Epoch of the next batch."""
-        return self._position.epoch
+        return self._cursor.position.epoch
 
     def __len__(self) -> int:
         """Number of batches of a whole epoch on this rank; with ``packing`` and ``shuffle``, of the current epoch."""
-        return self._plan(self._position.epoch).batches_left(0, self._share())
+        return self._cursor.plan.of_epoch(self.epoch).batches_left(0, self._cursor.plan.share())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._iteration.begin()
+
+    def steps(self, n: int) -> Iterator[Any]:
+        """Iterate over the next ``n`` batches, and continue into the following epochs. For a training loop with a fixed number of steps.
+
+        The first batch is the one at the position of ``state_dict``: after the last batch that was returned. If the last pass over the
+        loader was left after a single batch, it is that batch. Every batch that ``steps`` returns counts: after a loop that was
+        left early, the next call continues at the next batch, and so does a pass over the loader.
+        ``state_dict`` returns the position after the last batch at any time. The length of the
+        iterator is the number of batches that are left.
+
+        All ranks take the same steps. With ``tail="uneven"``, a rank may have no batch in the last
+        step of an epoch.
+
+        Args:
+            n: number of batches.
+
+        Raises:
+            ValueError: If ``n`` is not an integer of at least 0, or an epoch has no batches.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> [batch["x"].tolist() for batch in loader.steps(4)]
+            [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1, 2, 3]]
+            >>> [batch["x"].tolist() for batch in loader.steps(1)]
+            [[4, 5, 6, 7]]
+        """
+        n = at_least("n", n, 0)
+        if not own_method(self, ["steps"]):
+            refuse_own_batches(self, "steps()")
+        return self._iteration.begin(steps=n)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Move to the start of ``epoch``. If the loader is already in this epoch, its position is kept.
+
+        This is never required: a pass that ends moves to the next epoch by itself. A pass that continues after this call ends in its own epoch,
+        and until then ``state_dict`` refers to that epoch. Call it on all ranks.
+
+        Args:
+            epoch: number of the epoch, from 0.
+
+        Raises:
+            ValueError: If ``epoch`` is not an integer of at least 0.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, shuffle=True)
+            >>> loader.set_epoch(3)
+            >>> loader.state_dict()["epoch"]
+            3
+        """
+        self._cursor.set_epoch(at_least("epoch", epoch, 0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the last returned batch as plain JSON values, under 4 KiB, the same on every rank.
+
+        Before the first batch of a pass, it is the position where the pass begins. Prefetched batches
+        do not count. Calling it has no side effects; call it at the same step on all ranks.
+        """
+        return self._cursor.state(self._cursor.position.epoch, self._cursor.position.consumed)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the next pass after the last batch recorded in ``state``, on any number of ranks and threads.
+
+        Later passes of this epoch continue, too, after the last batch that was returned. As in any
+        epoch, a pass that is left after a single batch, such as ``next(iter(loader))``, moves
+        nothing: the next pass begins with that batch. If the state is rejected or cannot be loaded,
+        the loader is unchanged.
+
+        Args:
+            state: what ``state_dict`` returned, also after a round trip through JSON.
+
+        Raises:
+            shardmill.CheckpointMismatchError: If the state is not valid, or was saved with another data set, filter, seed, shuffle, window,
+                lanes, mixture, packing or version. It is a ``ValueError``.
+            shardmill.StorageError: If rows are packed and their lengths cannot be read.
+        """
+        self._cursor.load(state)
+
+    def skip(self, steps: int) -> None:
+        """Move past ``steps`` steps of all ranks without reading them, for example past a loss spike. The time does not depend on ``steps``.
+
+        There are two exceptions, both with packing and shuffled or mixed rows. With ``plan="epoch"``, epochs have different numbers of packs,
+        and each epoch in between is planned. With ``plan="ahead"``, the next batch follows from the token counts of each pass in between, except
+        for ``strategy="concat"`` of the shuffled rows of a single lane.
+
+        As after ``load_state_dict``, the position counts from the last returned batch, the next pass continues there, and older iterators are no
+        longer valid. ``state_dict`` equals that of a loader that has consumed the steps, except for ``bad_rows``: skipped rows are in no
+        audit and no list of bad rows. Call it on all ranks. At the end of an epoch, skipping continues in the next one.
+
+        Raises:
+            ValueError: If ``steps`` is negative, or an epoch has no steps.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> loader.skip(2)
+            >>> [batch["x"].tolist() for batch in loader]
+            [[8, 9]]
+        """
+        self._cursor.skip(at_least("steps", steps, 0))
+
+    def metrics(self, *, since_last: bool = False) -> LoaderMetrics:
+        """Return the counters of this loader. It may be called at any time and from any thread.
+
+        Args:
+            since_last: count from the last call with ``since_last=True`` instead of from the creation of the loader. Without it, the call has no
+                side effects. The difference of any two results, ``later - earlier``, are the counters of the time between.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> batches = list(loader)
+            >>> metrics = loader.metrics()
+            >>> metrics.batches, metrics.rows, metrics.wait.count
+            (3, 10, 2)
+            >>> metrics.stages.decode > 0
+            True
+        """
+        return self._progress.metrics(since_last=since_last)
+
+    def diagnosis(self) -> Diagnosis:
+        """Return how long the trainer waited for data in the current pass, or in the last one, and which stage held it.
+
+        The time up to the first batch of the loader is not judged; ``startup_seconds`` has it. The first batch of a later epoch is, because the
+        trainer is running then, and so is the time of the trainer since the pass before. At the end of each epoch, the logger ``shardmill.load``
+        gets the diagnosis as a line of level INFO.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> print(loader.diagnosis())
+            nothing to judge: fewer than two batches were taken
+        """
+        return self._progress.diagnosis()
+
+    @property
+    def bad_rows(self) -> list[BadRow]:
+        """The rows of this epoch that could not be decoded, in the batches that this rank received."""
+        return list(self._cursor.ledger.rows)
+
+    def audit(self, epoch: int | None = None) -> Audit:
+        """Return the audit of what this rank received in an epoch, since the loader was created or a state was loaded.
+
+        Audits are additive: those of all ranks and sessions together equal ``expected_audit`` if every row was delivered once, in its place.
+        Bad rows that were skipped or replaced are not counted, nor are the rows that replace them.
+        Places depend on ``batch_size * world_size``; if that changed within the epoch, only ``rows`` and ``set`` are equal.
+
+        Args:
+            epoch: the epoch; the last one by default.
+
+        Raises:
+            ValueError: If the loader was created without ``Runtime(audit=True)``.
+        """
+        return self._cursor.ledger.audit(epoch)
+
+    def expected_audit(self, *, start: int = 0, end: int | None = None, epoch: int | None = None) -> Audit:
+        """Return the audit of all ranks together between two positions of an epoch, from the plan. No data is read.
+
+        Args:
+            start: first row (or pack) of the range in the epoch, as in ``state_dict()["consumed"]``.
+            end: end of the range; the end of the epoch by default.
+            epoch: the epoch; the last one of ``audit`` by default.
+        """
+        last = max(self._cursor.ledger.audits, default=self.epoch)
+        epoch = last if epoch is None else at_least("epoch", epoch, 0)
+        plan, share = self._cursor.plan.of_epoch(epoch), self._cursor.plan.share()
+        return Audit(*plan.audit(epoch, start, plan.end(start, share) if end is None else end, share))
+
+    def explain(
+        self,
+        *,
+        step: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        batch_size: int | None = None,
+        epoch: int | None = None,
+    ) -> dict[str, Any]:
+        """Explain which rows a batch contains and why, for this or another topology, without reading row data.
+
+        Steps count from the start of the epoch. Lanes are those of this loader, as after a resume on that topology.
+
+        Returns:
+            For the batch: ``rows`` as ``(file, first row, count)`` in batch order, ``None`` past the last step;
+            ``repeats``, the number of rows at the end that pad the last step; ``places``, the positions in the global sequence that its
+            step covers; ``lanes`` as ``(lane, position in plan order, count)``.
+
+            For the epoch: ``steps``, ``rows_of_epoch``, ``blocks``, ``tail``, ``lanes_of_rank`` as a range, and ``ranks``,
+            which has ``batches``, ``blocks``, ``decoded_bytes`` (in memory, selected columns) and ``stored_bytes``
+            (in the files, all columns) of each rank. ``decode_amplification`` is the bytes decoded by all ranks over the bytes of the data.
+
+            For the shuffle: ``windows``, ``window_bytes`` of the largest window in memory, and ``mixing_distance``, the average number of rows
+            by which the shuffle moves a row within its window. All are 0 without shuffle.
+
+            For a mixture, without ``packing``: ``sources``, rows of the batch by source, and ``sources_of_epoch``.
+
+            With ``packing``, ``places`` and ``repeats`` count packs, ``lanes`` has packs of each lane, and ``packs`` lists
+            the pieces of each pack of the batch as ``(file, row, first token, tokens)``. For the epoch there are also
+            ``packs_of_epoch``, ``tokens_of_epoch``, ``fill_rate`` (tokens over the capacity of the packs),
+            ``truncated_tokens``, ``dropped_tokens`` and ``dropped_rows``. ``ranks`` has upper bounds.
+
+            With ``plan="ahead"``, packs of a lane are numbered over all epochs, and the tokens up to the step are counted unless their
+            counts are known. ``rows_of_epoch``, ``ranks`` and the figures of the shuffle are those of one pass; totals of tokens are ``None``
+            unless all packs are full.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> loader.explain(step=1)["rows"]
+            [('ten.parquet', 4, 4)]
+            >>> [loader.explain(rank=rank, world_size=2, batch_size=2)["rows"] for rank in (0, 1)]
+            [[('ten.parquet', 0, 2)], [('ten.parquet', 2, 2)]]
+        """
+        share = self._cursor.plan.share(rank, world_size, batch_size)
+        epoch = self.epoch if epoch is None else at_least("epoch", epoch, 0)
+        return self._cursor.plan.explain(epoch, step, share, self._conversion.columns)
+
+    def explain_table(
+        self,
+        *,
+        step: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        batch_size: int | None = None,
+        epoch: int | None = None,
+    ) -> Any:
+        """Return the source of each row of a batch as a ``pyarrow.Table``, without reading row data. Requires pyarrow.
+
+        Args:
+            step: as for ``explain``.
+            rank: as for ``explain``.
+            world_size: as for ``explain``.
+            batch_size: as for ``explain``.
+            epoch: as for ``explain``.
+
+        Returns:
+            A row for each row of the batch, in order: ``row_of_batch``, ``file`` and ``row``, its number in the file. With ``packing``, a row
+            for each piece of a pack: ``pack``, its number in the batch, ``file``, ``row``, ``first_token`` and ``tokens``.
+
+        Raises:
+            ValueError: If the epoch has no such step on this rank.
+
+        Examples:
+            >>> import pyarrow as pa, pyarrow.parquet as pq
+            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
+            >>> import shardmill as sm
+            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
+            >>> loader.explain_table(step=2).to_pylist()
+            [{'row_of_batch': 0, 'file': 'ten.parquet', 'row': 8}, {'row_of_batch': 1, 'file': 'ten.parquet', 'row': 9}]
+        """
+        answer = self.explain(step=step, rank=rank, world_size=world_size, batch_size=batch_size, epoch=epoch)
+        return table_of(answer, step)
 
     def __getitem__(self, index: Any) -> Any:
         # A DataLoader takes unknown objects for map-style data sets, and its own error would not help.
@@ -249,52 +481,20 @@ class Loader(LoaderIteration, ArrowRows):
             "shardmill.integrations.torch.BatchDataset(loader), with batch_size=None"
         )
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Files are reopened when this is unpickled.
-        kept = {name: value for name, value in self.__dict__.items() if name != "_identity"}
-        return {**kept, "_converter": None, "_rows": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._converter = self._new_converter(self._cutter.kind)
-
-    def _new_converter(self, kind: str) -> _native.OutputConverter:
-        if self._packed is not None:
-            return self._packed.converter(kind=kind, is_padded=self._tail == "pad")
-        arguments = dict(self._output_arguments)
-        if kind != self._cutter.kind:
-            arguments["form"] = arguments["form"] | {"kind": kind, "pad": None, "list_lengths": {}}
-        return _native.OutputConverter(opened_files(self._dataset).native, **arguments)
-
     def _arrow_schema(self) -> Any:
-        opened_files(self._dataset).refuse_bits(self._columns)
-        return self._new_converter("arrow").schema
+        return self._conversion.arrow_schema
 
     def _arrow_batches(self) -> Iterator[Any]:
-        if self._transform is not None:
-            raise OptionError(
-                "a transform returns batches of any kind, so they are not an Arrow stream"
-                "\nhint: read the stream of a Loader without transform"
-            )
-        # The same rows with a position and counters of their own, so that a pass of this loader is not disturbed.
+        # A position and counters of its own, so that a pass of this loader is not disturbed.
         other = copy(self)
-        other._rows, other._cutter, other._converter = (
-            self._row_plan(),
-            SuperbatchCutter(),
-            self._new_converter("stream"),
-        )
-        other._ledger, other._counters = self._ledger.emptied(), Counters()
-        other._audits, other._is_audited = {}, False
-        # The stream does not move the loader, so no batch is repeated for it.
-        other._has_warned_of_restart = True
+        other._iteration = self._iteration.for_stream()
         return (piece for pieces in iter(other) if pieces is not None for piece in pieces)
 
     def __repr__(self) -> str:
-        return f"Loader({self._dataset!r}, batch_size={self._batch_size}, rank={self._rank} of {self._world_size})"
+        plan = self._cursor.plan
+        return f"Loader({plan.dataset!r}, batch_size={plan.batch_size}, rank={plan.rank} of {plan.world_size})"
 
 
-# Python names a method by this in the error for a wrong call.
-for _part in (LoaderPosition, LoaderProgress, LoaderReports, LoaderIteration):
-    for _name, _method in vars(_part).items():
-        if isfunction(_method) and not _name.startswith("_"):
-            unwrap(_method).__qualname__ = _method.__qualname__ = f"{Loader.__name__}.{_name}"
+def iteration_of(loader: Loader) -> Iteration:
+    """Return what begins the passes of a loader, for callers that do not begin them with ``iter``."""
+    return loader._iteration  # pyright: ignore[reportPrivateUsage]

@@ -14,7 +14,7 @@ from shardmill.data._dataset import Dataset, opened_files
 from shardmill.data._images import Images
 from shardmill.data._opened_files import OpenedFiles
 from shardmill.data._own_methods import refuse_own_rows
-from shardmill.errors import MissingColumnError, OptionError
+from shardmill.errors import OptionError
 from shardmill.load import _blend as blend
 from shardmill.storage._paths import PathLike
 
@@ -102,7 +102,6 @@ class Mixture:
         self._blend = blend.nested(
             outer, [part._blend if isinstance(part, Mixture) else None for part in parts.values()]
         )
-        self._source_column = source_column
         self._check_images()
         self._check_tokenizers()
         files = [opened_files(source) for source in self._sources.values()]
@@ -189,29 +188,9 @@ class Mixture:
                 "\nhint: tokenize all sources of a mixture with the same tokenizer"
             )
 
-    def _check_packed(self, columns: Sequence[str]) -> None:
-        """Check that every source has the columns of a packing: nulls in their place are not as long as the tokens of a row.
-
-        Raises:
-            KeyError: If a source lacks one that another source has.
-        """
-        for number, (name, source) in enumerate(self._sources.items()):
-            if not self._blend.is_drawn(number) or not source.files:
-                continue
-            for column in columns:
-                # A column may be a path into a struct.
-                top = column if column in self.columns else column.partition(".")[0]
-                if top in self.columns and top not in source.columns:
-                    raise MissingColumnError(
-                        f"source {name!r} has no column {column!r}, which is packed, and other sources have it"
-                        '\nhint: pack columns that every source has; labels="all" of Tokenize computes labels'
-                    )
-
     def _check_sources(self) -> None:
         for number, (name, source) in enumerate(self._sources.items()):
-            if not self._blend.is_drawn(number):
-                continue
-            if source.num_rows == 0:
+            if self._blend.is_drawn(number) and source.num_rows == 0:
                 raise OptionError(f"source {name!r} has no rows\nhint: leave it out, or give it the weight 0")
         if len(self._blend.stages) != 1:
             return
@@ -275,3 +254,8 @@ def _copied(values: Any) -> Any:
 
 def _reopened(parts: dict[str, Any], arguments: dict[str, Any]) -> Mixture:
     return Mixture(parts, **arguments)
+
+
+def blend_of(mixture: Mixture) -> blend.Blend:
+    """Return the shares of the sources."""
+    return mixture._blend  # pyright: ignore[reportPrivateUsage]

@@ -9,11 +9,13 @@ from typing import Any
 from shardmill.data._dataset import Dataset, opened_files
 from shardmill.errors import CheckpointMismatchError
 from shardmill.load._differences import difference
-from shardmill.load._mixture import Mixture
-from shardmill.load._state import OrderSettings
+from shardmill.load._mixture import Mixture, blend_of
 
 #: Maximum size of one list, as JSON. Longer lists are replaced by a digest, so that a state stays small.
 _SHOWN_BYTES = 500
+
+_FILES_NAMED = 100
+_FILTER_SHOWN = 500
 
 
 def identity_of(dataset: Dataset | Mixture) -> dict[str, Any]:
@@ -27,13 +29,25 @@ def identity_of(dataset: Dataset | Mixture) -> dict[str, Any]:
     }
     if isinstance(dataset, Mixture):
         return {**shared, **_settings_of(dataset)}
-    digests = OrderSettings.digests_shown(files.native.file_digests)
-    return {**shared, "filter": OrderSettings.filter_text(dataset.row_filter), "file_digests": digests}
+    digests = files.native.file_digests
+    # The state stays small.
+    shown = digests if len(digests) <= _FILES_NAMED else None
+    return {**shared, "filter": _filter_text(dataset.row_filter), "file_digests": shown}
+
+
+def _filter_text(filter: Any) -> str | None:
+    """Return a filter as shown in a state: abbreviated, followed by a digest of the whole filter."""
+    if filter is None:
+        return None
+    text = repr(filter)
+    shown = text if len(text) <= _FILTER_SHOWN else f"{text[:_FILTER_SHOWN]}…"
+    digest = hashlib.sha256(json.dumps(filter.tree, sort_keys=True).encode()).hexdigest()
+    return f"{shown} (sha256 {digest[:32]})"
 
 
 def _settings_of(mixture: Mixture) -> dict[str, Any]:
     """Return everything about the sources and their shares that decides the order."""
-    blend = mixture._blend
+    blend = blend_of(mixture)
     sources = mixture.sources.values()
     if blend.counts is not None:
         parts: list[Any] = list(blend.counts)
@@ -48,7 +62,7 @@ def _settings_of(mixture: Mixture) -> dict[str, Any]:
         "interpolate": blend.interpolate,
         "rows": _shown([source.num_rows for source in sources]),
         "fingerprints": _shown([opened_files(source).native.fingerprint[:16] for source in sources]),
-        "filters": _shown([_digest(OrderSettings.filter_text(source.row_filter)) for source in sources]),
+        "filters": _shown([_digest(_filter_text(source.row_filter)) for source in sources]),
     }
     return {"filter": None, "file_digests": None, "mixture": mixed}
 
@@ -80,18 +94,6 @@ def with_consumed(state: dict[str, Any], plan: Any) -> dict[str, Any]:
     if "mixture" not in state:
         return state
     return {**state, "mixture": {**state["mixture"], "consumed": _consumed(state, plan)}}
-
-
-def check_position(state: dict[str, Any], places: int) -> None:
-    """Reject a position after the end of its epoch, which has ``places`` places.
-
-    Raises:
-        ValueError: If it is. The message shows both.
-    """
-    if state["consumed"] > places:
-        raise CheckpointMismatchError(
-            f"the state is damaged: place {state['consumed']} of {places} in epoch {state['epoch']}"
-        )
 
 
 def check_consumed(state: dict[str, Any], plan: Any) -> None:

@@ -197,17 +197,17 @@ class Runtime:
         check_fields(Runtime, vars(self), prefix="Runtime.")
 
 
-def shuffle_of(shuffle: bool | Shuffle) -> Shuffle | None:
-    """Return the shuffle options; ``None`` for rows in file order.
+def window_bytes_of(shuffle: bool | Shuffle) -> int | None:
+    """Return the size of the shuffle window; ``None`` for rows in file order.
 
     Raises:
         ValueError: If it is neither a bool nor a ``Shuffle``.
     """
     if isinstance(shuffle, Shuffle):
-        return shuffle
+        return shuffle.bytes
     if not isinstance(shuffle, bool):
         raise OptionError(f"shuffle must be True, False or a Shuffle, not {shuffle!r}")
-    return Shuffle() if shuffle else None
+    return DEFAULT_WINDOW_BYTES if shuffle else None
 
 
 def output_of(output: OutputKind | Output) -> Output:

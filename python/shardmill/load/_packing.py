@@ -13,11 +13,11 @@ from shardmill._warnings import warn_caller
 from shardmill.data._dataset import Dataset, opened_files
 from shardmill.errors import MissingColumnError, OptionError
 from shardmill.load._columns import plain_fill_values
+from shardmill.load._mixture import Mixture, blend_of
 
 if TYPE_CHECKING:
     from shardmill._native import load
     from shardmill.data._tokenize import Tokenize
-    from shardmill.load._mixture import Mixture
     from shardmill.load._options import Output
 
 #: Version of the algorithms: any change to which tokens are packed together needs a new number, so that old states are rejected.
@@ -201,8 +201,14 @@ def _epoch_packs(plan: Any, length: int, packs: int | None, tokens: int | None) 
     )
 
 
-def packed_columns(packing: Any, columns: Sequence[str] | None, output: Output) -> list[str]:
+def packed_columns(packing: Any, columns: Sequence[str] | None, output: Output, bad_rows: str) -> list[str]:
     """Return the columns that a loader with packing delivers.
+
+    Args:
+        packing: the packing options.
+        columns: the columns that were asked for.
+        output: the output options.
+        bad_rows: what happens to rows that cannot be read.
 
     Raises:
         ValueError: If it is not a ``Packing``, or an option cannot be combined with packing.
@@ -219,17 +225,16 @@ def packed_columns(packing: Any, columns: Sequence[str] | None, output: Output) 
             f"columns={list(columns)!r} with a packing of {packed!r}: a pack holds tokens of several rows, so it cannot hold "
             "a value per row\nhint: omit columns; Packing([…]) accepts several columns whose lists are equally long"
         )
+    if bad_rows != "raise":
+        raise OptionError(
+            "packs are planned from the lengths of all rows, so every row must be readable"
+            "\nhint: use ErrorPolicy(rows='raise'), or load without packing"
+        )
+    if output.nulls == "mask":
+        raise OptionError(
+            f"packing supports nulls='raise', and 'fill' for empty rows in place of nulls, not {output.nulls!r}"
+        )
     return packed
-
-
-def warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
-    """Warn if packs join documents without a token that separates them, which is rarely meant."""
-    for tokenize in sources:
-        if tokenize is None or not tokenize.text or tokenize.function is not None:
-            continue
-        if tokenize.bos is None and tokenize.eos is None and not tokenize.add_special_tokens:
-            warn_caller("packs join documents without a token between them, because Tokenize has neither bos nor eos")
-            return
 
 
 class PackedRows:
@@ -238,24 +243,21 @@ class PackedRows:
     Args:
         packing: the packing options.
         dataset: the data set whose rows are packed.
-        nulls: the null policy of the loader: with "fill", a null list is an empty row.
+        nulls_are_empty: whether a null list is an empty row.
         threads: number of threads that plan the packs of a shuffled epoch.
     """
 
-    def __init__(self, packing: Packing, dataset: Dataset | Mixture, *, nulls: str, threads: int) -> None:
-        if nulls == "mask":
-            raise OptionError(
-                f"packing supports nulls='raise', and 'fill' for empty rows in place of nulls, not {nulls!r}"
-            )
+    def __init__(self, packing: Packing, dataset: Dataset | Mixture, *, nulls_are_empty: bool, threads: int) -> None:
+        files = opened_files(dataset)
+        _warn_of_joined(files.tokenize)
         self.packing, self._dataset = packing, dataset
-        self._nulls_are_empty, self._threads = nulls == "fill", threads
+        self._nulls_are_empty, self._threads = nulls_are_empty, max(threads, 1)
         self._plans: dict[int, load.RowPlan] = {}
         self._rows: load.RowPlan | None = None
         #: For endless lanes, the packs of all epochs.
         self._ahead: _native.AheadPacks | None = None
         if not isinstance(dataset, Dataset):
-            dataset._check_packed(packing.columns)
-        files = opened_files(dataset)
+            _check_sources(dataset, packing.columns)
         self.column_numbers = files.numbers_of(packing.columns)
         self._lengths_number = None if packing.lengths is None else files.numbers_of([packing.lengths])
         self.columns = self._pack_columns()
@@ -361,3 +363,32 @@ class PackedRows:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.columns = self._pack_columns()
+
+
+def _warn_of_joined(sources: Iterable[Tokenize | None]) -> None:
+    """Warn if packs join documents without a token that separates them, which is rarely meant."""
+    for tokenize in sources:
+        if tokenize is None or not tokenize.text or tokenize.function is not None:
+            continue
+        if tokenize.bos is None and tokenize.eos is None and not tokenize.add_special_tokens:
+            warn_caller("packs join documents without a token between them, because Tokenize has neither bos nor eos")
+            return
+
+
+def _check_sources(mixture: Mixture, columns: Sequence[str]) -> None:
+    """Check that every source has the packed columns: nulls in their place are not as long as the tokens of a row.
+
+    Raises:
+        KeyError: If a source lacks one that another source has.
+    """
+    for number, (name, source) in enumerate(mixture.sources.items()):
+        if not blend_of(mixture).is_drawn(number) or not source.files:
+            continue
+        for column in columns:
+            # A column may be a path into a struct.
+            top = column if column in mixture.columns else column.partition(".")[0]
+            if top in mixture.columns and top not in source.columns:
+                raise MissingColumnError(
+                    f"source {name!r} has no column {column!r}, which is packed, and other sources have it"
+                    '\nhint: pack columns that every source has; labels="all" of Tokenize computes labels'
+                )

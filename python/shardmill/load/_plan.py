@@ -1,72 +1,193 @@
-"""What a loader was made with, and the plans of rows that follow from it."""
+"""Which rows or packs the epochs of a loader have, in which order, and which of them a rank gets."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
-from shardmill.data._dataset import opened_files
+from shardmill._native import load as _native
+from shardmill._warnings import warn_caller
+from shardmill.data._dataset import Dataset, opened_files
+from shardmill.errors import CheckpointMismatchError, OptionError
+from shardmill.load import _mixture_state as mixture_state
+from shardmill.load import _ranks as ranks
+from shardmill.load._checks import at_least
+from shardmill.load._mixture import Mixture
+from shardmill.load._packing import PackedRows
+from shardmill.load._state import OrderSettings
 
-if TYPE_CHECKING:
-    from shardmill._native import load as _native
-    from shardmill.data._dataset import Dataset
-    from shardmill.load._audit import Audit
-    from shardmill.load._bad_rows import Ledger
-    from shardmill.load._batches import Cutter
-    from shardmill.load._metrics import Counters
-    from shardmill.load._mixture import Mixture
-    from shardmill.load._options import Shuffle
-    from shardmill.load._packing import PackedRows
-    from shardmill.load._pass import Position
-    from shardmill.load._transforming import Transforming
+_FILES_SHOWN = 4
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class LoaderPlan:
-    """The part of a ``shardmill.Loader`` that all others use."""
+    """The plan of a loader. It never changes; a state with other lanes has another plan.
 
-    _dataset: Dataset | Mixture
-    _rank: int
-    _world_size: int
-    _batch_size: int
-    _tail_asked: str | None
-    _tail: str
-    _shuffle: Shuffle | None
-    _seed: int
-    _asked_lanes: int | None
-    _lanes: int
-    _threads: int
-    _prefetch_bytes: int
-    _stall_seconds: float
-    _origin: dict[str, Any]
-    _output_arguments: dict[str, Any]
-    _packed: PackedRows | None
-    _converter: _native.OutputConverter
-    _cutter: Cutter
-    _transform: Transforming | None
-    _counters: Counters
-    _ledger: Ledger
-    _is_audited: bool
-    _audits: dict[int, Audit]
-    _position: Position
-    #: Start of the next pass, if an older pass continues after ``set_epoch``.
-    _asked: Position | None
-    _newest_pass: int
-    _has_warned_of_restart: bool
-    _rows: _native.RowPlan | None
+    Attributes:
+        dataset: the data set or mixture.
+        packed: the packs, if rows are packed.
+        window_bytes: size of the shuffle window, ``None`` for rows in file order.
+        seed: seed of the order.
+        asked_lanes: the number of lanes that was asked for; by default it is that of the run that
+            saved the state.
+        lanes: the number of lanes.
+        batch_size: rows or packs of a batch of this rank.
+        rank: this rank.
+        world_size: number of ranks.
+        asked_tail: what was asked for ``tail``; the default depends on ``world_size``.
+    """
+
+    dataset: Dataset | Mixture
+    packed: PackedRows | None
+    window_bytes: int | None
+    seed: int
+    asked_lanes: int | None
+    lanes: int
+    batch_size: int
+    rank: int
+    world_size: int
+    asked_tail: str | None
+
+    @cached_property
+    def rows(self) -> _native.RowPlan:
+        """The rows of all epochs in their order."""
+        rows = opened_files(self.dataset).row_plan()
+        return rows.ordered(window_bytes=self.window_bytes, seed=self.seed, lanes=self.lanes)
+
+    def of_epoch(self, epoch: int) -> _native.RowPlan:
+        """Return the plan of an epoch: rows, or packs of rows."""
+        return self.rows if self.packed is None else self.packed.of_epoch(self.rows, epoch)
+
+    def share(
+        self, rank: int | None = None, world_size: int | None = None, batch_size: int | None = None
+    ) -> dict[str, Any]:
+        """Return what a rank gets of each step, in this or another topology, for native code."""
+        size = self.world_size if world_size is None else world_size
+        own = rank if rank is not None else self.rank if size == self.world_size else 0
+        ranks.resolve(own, size)
+        return {
+            "batch_size": self.batch_size if batch_size is None else at_least("batch_size", batch_size, 1),
+            "world_size": size,
+            "rank": own,
+            "tail": self.asked_tail or ("uneven" if size == 1 else "pad"),
+        }
 
     @property
-    def _window_bytes(self) -> int | None:
-        return None if self._shuffle is None else self._shuffle.bytes
+    def step_rows(self) -> int:
+        """Rows or packs of a step of all ranks."""
+        return self.batch_size * self.world_size
 
-    def _plan(self, epoch: int) -> _native.RowPlan:
-        """Return the plan of an epoch: rows, or packs of rows."""
-        rows = self._row_plan()
-        return rows if self._packed is None else self._packed.of_epoch(rows, epoch)
+    @property
+    def noun(self) -> str:
+        """What is delivered."""
+        return "rows" if self.packed is None else "packs"
 
-    def _row_plan(self) -> _native.RowPlan:
-        if self._rows is None:
-            rows = opened_files(self._dataset).row_plan()
-            self._rows = rows.ordered(window_bytes=self._window_bytes, seed=self._seed, lanes=self._lanes)
-        return self._rows
+    def steps_left(self, epoch: int, consumed: int) -> int:
+        """Return the number of steps from a position to the end of its epoch."""
+        return self.of_epoch(epoch).steps_left(consumed, self.share())
 
-    def _share(self) -> dict[str, Any]:
-        return {"batch_size": self._batch_size, "world_size": self._world_size, "rank": self._rank, "tail": self._tail}
+    def no_steps(self, epoch: int) -> OptionError:
+        """Return the error for an epoch without steps."""
+        if self.of_epoch(epoch).num_places == 0:
+            return OptionError(f"epoch {epoch} has no steps: there are no rows\nhint: check the paths and the filter")
+        return OptionError(
+            f'epoch {epoch} has no steps: tail="drop" drops its rows, which do not fill a step'
+            "\nhint: use a smaller batch_size"
+        )
+
+    def warn_of_nothing(self, epoch: int) -> None:
+        """Warn if an epoch has no steps, because a step needs more rows or packs than there are."""
+        places = self.of_epoch(epoch).num_places
+        if places and not self.steps_left(epoch, 0):
+            warn_caller(
+                f'tail="drop" drops all {places:,} {self.noun}: a step needs {self.step_rows:,}\n'
+                "hint: use a smaller batch_size or another tail"
+            )
+
+    def explain(self, epoch: int, step: int, share: dict[str, Any], columns: list[int]) -> dict[str, Any]:
+        """Return which rows a batch contains and why; see ``Loader.explain``."""
+        answer = self.of_epoch(epoch).explain(epoch, at_least("step", step, 0), share, columns)
+        return mixture_state.by_name(answer, self.dataset) | {"tail": share["tail"]}
+
+    def described(self, epoch: int, start: int, consumed: int) -> str:
+        """Return the place and the files of a batch, for a note.
+
+        Args:
+            epoch: epoch of the batch.
+            start: rows of the epoch that were consumed when the pass started.
+            consumed: rows of the epoch that are consumed with the batch.
+        """
+        step, is_whole = (consumed - 1) // self.step_rows, start % self.step_rows == 0
+        place = f"batch {step:,}" if is_whole else f"the batch before row {consumed:,}"
+        described = f"{place} of epoch {epoch} on rank {self.rank} of {self.world_size}"
+        # The steps of a pass that continues another batch size are not those of the plan.
+        rows = self.explain(epoch, step, self.share(), [])["rows"] if is_whole else None
+        files = list(dict.fromkeys(file for file, *_ in rows or ()))
+        if not files:
+            return described
+        more = f" and {len(files) - _FILES_SHOWN} more files" if len(files) > _FILES_SHOWN else ""
+        return f"{described}, with rows of {', '.join(files[:_FILES_SHOWN])}{more}"
+
+    @property
+    def has_constant_epochs(self) -> bool:
+        """Whether all epochs have the same number of steps.
+
+        Rows have, packs of rows in the same order, and packs of endless lanes.
+        """
+        if self.packed is None or self.packed.packing.plan == "ahead":
+            return True
+        return self.window_bytes is None and isinstance(self.dataset, Dataset)
+
+    def with_lanes(self, lanes: int) -> LoaderPlan:
+        """Return the plan with this number of lanes."""
+        return self if lanes == self.lanes else replace(self, lanes=lanes)
+
+    def state(self, epoch: int, consumed: int) -> dict[str, Any]:
+        """Return the state at a position."""
+        state = self._settings.state(epoch, consumed)
+        return state if self.packed is not None else mixture_state.with_consumed(state, self.rows)
+
+    def check(self, state: dict[str, Any]) -> None:
+        """Reject a state of other data or another order, and one whose position is not in its epoch.
+
+        Raises:
+            ValueError: If something differs. The message names it and shows both values.
+        """
+        if state["order_version"] != _native.ORDER_VERSION:
+            raise CheckpointMismatchError(
+                f"the state has order version {state['order_version']}, "
+                f"but this version of shardmill has {_native.ORDER_VERSION}"
+            )
+        settings = self._settings
+        mixture_state.check(state.get("mixture"), settings.mixture)
+        settings.check(state, [relative for _, relative, *_ in opened_files(self.dataset).native.files])
+        places = self.of_epoch(state["epoch"]).num_places
+        if state["consumed"] > places:
+            raise CheckpointMismatchError(
+                f"the state is damaged: place {state['consumed']} of {places} in epoch {state['epoch']}"
+            )
+        if self.packed is None:
+            mixture_state.check_consumed(state, self.rows)
+
+    @property
+    def _settings(self) -> OrderSettings:
+        return OrderSettings(
+            order_version=_native.ORDER_VERSION,
+            rows=self.rows.num_rows,
+            seed=self.seed,
+            shuffle=self.window_bytes is not None,
+            shuffle_window_bytes=self.window_bytes,
+            lanes=self.lanes,
+            packing=None if self.packed is None else self.packed.identity(),
+            **self._identity,
+        )
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """The identity of the data. Hashing all blocks takes time, and a state may be taken after every batch."""
+        return mixture_state.identity_of(self.dataset)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Files are reopened when this is unpickled.
+        return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,208 +1,209 @@
-"""The position of a loader: saving it, loading it, and skipping steps."""
+"""The position of a loader: where its next pass starts, and what its rank has received up to there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from shardmill._native import load as _native
-from shardmill.data._dataset import opened_files
-from shardmill.errors import CheckpointMismatchError
-from shardmill.load import _mixture_state as mixture_state
-from shardmill.load._checks import at_least, no_steps
-from shardmill.load._pass import Position
+from shardmill._warnings import warn_caller
+from shardmill.errors import SupersededError
+from shardmill.load._ledger import Ledger, Mark
 from shardmill.load._plan import LoaderPlan
-from shardmill.load._state import OrderSettings, parsed
+from shardmill.load._state import parsed
 
 
-class LoaderPosition(LoaderPlan):
-    """The part of a ``shardmill.Loader`` that knows where its next pass starts."""
+class Peek(NamedTuple):
+    """What the first batch of a pass changes.
 
-    def set_epoch(self, epoch: int) -> None:
-        """Move to the start of ``epoch``. If the loader is already in this epoch, its position is kept.
+    If the pass is left after it, the next pass delivers this batch again.
+    """
 
-        This is never required: a pass that ends moves to the next epoch by itself. A pass that continues after this call ends in its own epoch,
-        and until then ``state_dict`` refers to that epoch. Call it on all ranks.
+    #: Where the pass began, and what was recorded until then.
+    begun: Position
+    mark: Mark
 
-        Args:
-            epoch: number of the epoch, from 0.
 
-        Raises:
-            ValueError: If ``epoch`` is not an integer of at least 0.
+@dataclass
+class Position:
+    """A position in the rows of all epochs."""
 
-        Examples:
-            >>> import pyarrow as pa, pyarrow.parquet as pq, shardmill as sm
-            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
-            >>> loader = sm.Loader("ten.parquet", batch_size=4, shuffle=True)
-            >>> loader.set_epoch(3)
-            >>> loader.state_dict()["epoch"]
-            3
+    epoch: int = 0
+    consumed: int = 0
+    #: For an epoch into which a state was loaded, or of which ``steps`` took batches: each pass
+    #: continues at ``consumed``. In other epochs a pass starts at the first batch.
+    is_loaded: bool = False
+    #: Whether a newer pass has begun before this one was finished.
+    is_superseded: bool = False
+    #: Set while the pass has delivered a single batch.
+    peeked: Peek | None = None
+
+    def following(self, *, is_counted: bool = False) -> Position:
+        """Return the position of a pass that begins now.
+
+        With ``is_counted``, the pass never starts the epoch again.
         """
-        epoch = at_least("epoch", epoch, 0)
-        self._asked = None
-        self._position = self._position.of_epoch(epoch)
+        if self.peeked is not None:
+            return replace(self.peeked.begun)
+        return Position(self.epoch, self.consumed if self.is_loaded or is_counted else 0, self.is_loaded)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last returned batch as plain JSON values, under 4 KiB, the same on every rank.
+    def of_epoch(self, epoch: int) -> Position:
+        """Return the position in an epoch: this one if it is already there, otherwise the start."""
+        peeked = self.peeked
+        if peeked is not None and peeked.begun.epoch != self.epoch:
+            # The last batch of an epoch was peeked at.
+            return replace(peeked.begun, peeked=peeked) if epoch == peeked.begun.epoch else Position(epoch)
+        return self if epoch == self.epoch else Position(epoch)
 
-        Before the first batch of a pass, it is the position where the pass begins. Prefetched batches
-        do not count. Calling it has no side effects; call it at the same step on all ranks.
-        """
-        return self._state_at(self._position.epoch, self._position.consumed)
+    def end_epoch(self) -> None:
+        """Move to the start of the next epoch."""
+        self.epoch, self.consumed, self.is_loaded = self.epoch + 1, 0, False
+        if self.peeked is not None and self.peeked.begun.consumed == 0:
+            # The pass has delivered the whole epoch, which is a single batch.
+            self.peeked = None
 
-    def _state_at(self, epoch: int, consumed: int) -> dict[str, Any]:
-        """Return the state at a position, which may be another than that of the next pass."""
-        state = self._settings().state(epoch, consumed)
-        if self._packed is None:
-            state = mixture_state.with_consumed(state, self._row_plan())
-        return state if self._ledger.policy == "raise" else {**state, "bad_rows": self._ledger.state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue the next pass after the last batch recorded in ``state``, on any number of ranks and threads.
-
-        Later passes of this epoch continue, too, after the last batch that was returned. As in any
-        epoch, a pass that is left after a single batch, such as ``next(iter(loader))``, moves
-        nothing: the next pass begins with that batch. If the state is rejected or cannot be loaded,
-        the loader is unchanged.
-
-        Args:
-            state: what ``state_dict`` returned, also after a round trip through JSON.
-
-        Raises:
-            shardmill.CheckpointMismatchError: If the state is not valid, or was saved with another data set, filter, seed, shuffle, window,
-                lanes, mixture, packing or version. It is a ``ValueError``.
-            shardmill.StorageError: If rows are packed and their lengths cannot be read.
-        """
-        state = parsed(state)
-        if state["order_version"] != _native.ORDER_VERSION:
-            raise CheckpointMismatchError(
-                f"the state has order version {state['order_version']}, but this version of shardmill has {_native.ORDER_VERSION}"
-            )
-        lanes = self._asked_lanes or state["lanes"]
-        settings = self._settings(lanes)
-        mixture_state.check(state.get("mixture"), settings.mixture)
-        settings.check(state, [relative for _, relative, *_ in opened_files(self._dataset).native.files])
-        before = self._lanes, self._rows
-        self._set_lanes(lanes)
-        position = Position(state["epoch"], state["consumed"], is_loaded=True)
-        try:
-            mixture_state.check_position(state, self._plan(state["epoch"]).num_places)
-            if self._packed is None:
-                mixture_state.check_consumed(state, self._row_plan())
-            self._normalize(position)
-        except BaseException:
-            # Planning reads files, and may be interrupted.
-            self._lanes, self._rows = before
-            raise
-        self._position, self._asked = position, None
-        self._newest_pass += 1
-        self._ledger.load(state.get("bad_rows"))
-        self._audits.clear()
-
-    def skip(self, steps: int) -> None:
-        """Move past ``steps`` steps of all ranks without reading them, for example past a loss spike. The time does not depend on ``steps``.
-
-        There are two exceptions, both with packing and shuffled or mixed rows. With ``plan="epoch"``, epochs have different numbers of packs,
-        and each epoch in between is planned. With ``plan="ahead"``, the next batch follows from the token counts of each pass in between, except
-        for ``strategy="concat"`` of the shuffled rows of a single lane.
-
-        As after ``load_state_dict``, the position counts from the last returned batch, the next pass continues there, and older iterators are no
-        longer valid. ``state_dict`` equals that of a loader that has consumed the steps, except for ``bad_rows``: skipped rows are in no
-        audit and no list of bad rows. Call it on all ranks. At the end of an epoch, skipping continues in the next one.
-
-        Raises:
-            ValueError: If ``steps`` is negative, or an epoch has no steps.
-
-        Examples:
-            >>> import pyarrow as pa, pyarrow.parquet as pq
-            >>> pq.write_table(pa.table({"x": list(range(10))}), "ten.parquet")
-            >>> import shardmill as sm
-            >>> loader = sm.Loader("ten.parquet", batch_size=4, output="numpy")
-            >>> loader.skip(2)
-            >>> [batch["x"].tolist() for batch in loader]
-            [[8, 9]]
-        """
-        steps = at_least("steps", steps, 0)
-        position = _skipped(self._position, steps, self._plan, self._share(), is_constant=self._has_constant_epochs)
-        if position.epoch != self._position.epoch or self._position.consumed == 0:
-            # The bad rows of an epoch are kept until the next one begins.
-            self._ledger.restart()
-        self._position, self._asked = position, None
-        self._newest_pass += 1
-
-    @property
-    def _start(self) -> tuple[int, int]:
-        """Return the start of the next pass: its epoch, and the number of rows of that epoch that come before it."""
-        begun = self._position.following()
-        return begun.epoch, begun.consumed
-
-    def _set_lanes(self, lanes: int) -> None:
-        if lanes != self._lanes:
-            self._lanes, self._rows = lanes, None
-
-    def _restart_epoch(self) -> None:
-        """Move to the start of the current epoch."""
-        self._position, self._asked = Position(self._position.epoch), None
-
-    @property
-    def _has_constant_epochs(self) -> bool:
-        """Whether all epochs have the same number of steps: rows have, packs of rows in the same order, and packs of endless lanes."""
-        if self._packed is None or self._packed.packing.plan == "ahead":
-            return True
-        return self._shuffle is None and "mixture" not in self._identity
-
-    def _settings(self, lanes: int | None = None) -> OrderSettings:
-        return OrderSettings(
-            order_version=_native.ORDER_VERSION,
-            rows=self._row_plan().num_rows,
-            seed=self._seed,
-            shuffle=self._shuffle is not None,
-            shuffle_window_bytes=self._window_bytes,
-            lanes=lanes or self._lanes,
-            packing=None if self._packed is None else self._packed.identity(),
-            **self._identity,
+    def superseded(self) -> SupersededError:
+        """Return the error of the pass of this position, which a newer pass has superseded."""
+        self.is_superseded = True
+        return SupersededError(
+            "this iterator was superseded by a newer iterator of the same loader, or by skip() or load_state_dict()"
+            "\nhint: use one iterator at a time; for two concurrent passes, use two loaders"
         )
 
-    @cached_property
-    def _identity(self) -> dict[str, Any]:
-        """The identity of the data. Cached, because hashing all blocks takes time, and a state may be taken after every batch."""
-        return mixture_state.identity_of(self._dataset)
 
-    def _normalize(self, position: Position) -> None:
-        if position.consumed and self._plan(position.epoch).steps_left(position.consumed, self._share()) == 0:
-            position.end_epoch()
-            # As any loaded position, it is not restarted.
-            position.is_loaded = True
+@dataclass(eq=False)
+class Cursor:
+    """The place of a loader in its epochs. Invariant: one pass at most, the newest, moves it.
 
-
-def _skipped(
-    position: Position,
-    steps: int,
-    plan_of: Callable[[int], _native.RowPlan],
-    share: dict[str, Any],
-    *,
-    is_constant: bool,
-) -> Position:
-    """Return the position after ``steps`` more steps.
-
-    Args:
-        position: where to start.
-        steps: steps of all ranks.
-        plan_of: returns the plan of an epoch.
-        share: batch size and ranks.
-        is_constant: whether all epochs have the same number of steps.
-
-    Raises:
-        ValueError: If an epoch has no steps.
+    Attributes:
+        plan: the plan of the loader.
+        ledger: what was received.
+        position: the position after the last returned batch.
     """
-    epoch, consumed = position.epoch, position.consumed
-    while (left := (plan := plan_of(epoch)).steps_left(consumed, share)) <= steps:
-        if left == 0 and consumed == 0:
-            if steps == 0:
-                break
-            raise no_steps(epoch, plan.num_places)
-        # Skip whole epochs at once.
-        epochs = steps // left if is_constant and consumed == 0 else 1
-        steps, epoch, consumed = steps - epochs * left, epoch + epochs, 0
-    return Position(epoch, consumed + steps * share["batch_size"] * share["world_size"], is_loaded=True)
+
+    plan: LoaderPlan
+    ledger: Ledger
+    position: Position = field(default_factory=Position)
+    #: Start of the next pass, if an older pass continues after ``set_epoch``.
+    _asked: Position | None = None
+    _newest: Position | None = None
+    _has_warned_of_restart: bool = False
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """The start of the next pass: its epoch, and the number of rows of that epoch that come before it."""
+        begun = self.position.following()
+        return begun.epoch, begun.consumed
+
+    def state(self, epoch: int, consumed: int) -> dict[str, Any]:
+        """Return the state at a position, which may be another than that of the next pass."""
+        return self.plan.state(epoch, consumed) | self.ledger.state()
+
+    def load(self, state: Any) -> None:
+        """Continue at the position of a state. If this fails, nothing changes.
+
+        Raises:
+            ValueError: If the state is not valid, or belongs to other data or another order.
+        """
+        state = parsed(state)
+        plan = self.plan.with_lanes(self.plan.asked_lanes or state["lanes"])
+        plan.check(state)
+        position = Position(state["epoch"], state["consumed"], is_loaded=True)
+        if position.consumed and plan.steps_left(position.epoch, position.consumed) == 0:
+            # As any loaded position, it is not restarted.
+            position = Position(position.epoch + 1, is_loaded=True)
+        self.plan = plan
+        self._move(position)
+        self.ledger.load(state.get("bad_rows"))
+
+    def skip(self, steps: int) -> None:
+        """Move past ``steps`` steps of all ranks.
+
+        Raises:
+            ValueError: If an epoch has no steps.
+        """
+        plan, before = self.plan, self.position
+        epoch, consumed = before.epoch, before.consumed
+        while (left := plan.steps_left(epoch, consumed)) <= steps:
+            if left == 0 and consumed == 0:
+                if steps == 0:
+                    break
+                raise plan.no_steps(epoch)
+            # Skip whole epochs at once.
+            epochs = steps // left if plan.has_constant_epochs and consumed == 0 else 1
+            steps, epoch, consumed = steps - epochs * left, epoch + epochs, 0
+        if epoch != before.epoch or before.consumed == 0:
+            # The bad rows of an epoch are kept until the next one begins.
+            self.ledger.restart()
+        self._move(Position(epoch, consumed + steps * plan.step_rows, is_loaded=True))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Move to the start of an epoch, unless the position is in it. A pass that has begun continues."""
+        self.position, self._asked = self.position.of_epoch(epoch), None
+
+    def restart_epoch(self) -> None:
+        """Move to the start of the current epoch."""
+        self.position, self._asked = Position(self.position.epoch), None
+
+    @property
+    def begun(self) -> Position:
+        """The position from which the next pass follows."""
+        return self._asked or self.position
+
+    def begin(self, position: Position) -> None:
+        """Begin a pass at a position that follows ``begun``."""
+        before = self.begun
+        if before.peeked is not None:
+            self.ledger.rewind(before.peeked.mark)
+        elif position.consumed < before.consumed and not self._has_warned_of_restart:
+            self._has_warned_of_restart = True
+            warn_caller(
+                f"this pass starts epoch {before.epoch} again and repeats batches, because the last pass "
+                f"was left after {before.consumed:,} {self.plan.noun}\n"
+                "hint: iterate over loader.steps(n) for the next n batches; it continues into the following epochs"
+            )
+        self._move(position)
+        if position.consumed == 0:
+            self.ledger.begin(position.epoch)
+
+    def check(self, position: Position) -> None:
+        """Check that a pass is the newest. Any other delivers nothing any more.
+
+        Raises:
+            SupersededError: If it is not.
+        """
+        if self._newest is not position:
+            raise position.superseded()
+
+    def advance(self, position: Position, consumed: int, peek: Peek | None, *, end: int, is_counted: bool) -> None:
+        """Move the newest pass past a batch.
+
+        Args:
+            position: the position of the pass.
+            consumed: rows of the epoch that are consumed with the batch.
+            peek: what the batch changes, if it is the first one of a pass over an epoch.
+            end: end of the epoch.
+            is_counted: whether later passes of the epoch continue after this batch.
+        """
+        if self.position is not position:
+            # set_epoch() was called during this pass.
+            self._asked, self.position = self.position, position
+        position.peeked = peek
+        if consumed < end:
+            position.consumed, position.is_loaded = consumed, position.is_loaded or is_counted
+        else:
+            self.end_epoch(position)
+
+    def end_epoch(self, position: Position) -> None:
+        """Move the newest pass past its epoch."""
+        position.end_epoch()
+        if self._asked is not None:
+            self.position, self._asked = self._asked, None
+
+    def next_epoch(self, position: Position) -> None:
+        """Let the newest pass continue in the epoch that follows, or in that of ``set_epoch``."""
+        if self.position is not position:
+            position.epoch, self.position = self.position.epoch, position
+        self.ledger.begin(position.epoch)
+
+    def _move(self, position: Position) -> None:
+        self.position, self._asked, self._newest = position, None, position

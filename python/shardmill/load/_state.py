@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from shardmill._warnings import warn_caller
 from shardmill.errors import CheckpointMismatchError
-from shardmill.load._bad_rows import Ledger
 from shardmill.load._checks import MOST_LANES
 from shardmill.load._differences import difference
+from shardmill.load._ledger import Ledger
 
 STATE_VERSION = 1
-
-_FILES_NAMED = 100
-_FILTER_SHOWN = 500
 
 #: Settings that a state lacks if they are ``None``.
 _OPTIONAL = ("packing", "mixture", "tokenize", "images")
@@ -44,21 +39,6 @@ class OrderSettings:
     tokenize: str | None = None
     #: The version of random crops and flips, and the options of ``sm.Images`` or, for a mixture, their digest, if pixels are computed.
     images: dict[str, Any] | None = None
-
-    @staticmethod
-    def filter_text(filter: Any) -> str | None:
-        """Return a filter as shown in a state: abbreviated, followed by a digest of the whole filter."""
-        if filter is None:
-            return None
-        text = repr(filter)
-        shown = text if len(text) <= _FILTER_SHOWN else f"{text[:_FILTER_SHOWN]}…"
-        digest = hashlib.sha256(json.dumps(filter.tree, sort_keys=True).encode()).hexdigest()
-        return f"{shown} (sha256 {digest[:32]})"
-
-    @staticmethod
-    def digests_shown(digests: list[str]) -> list[str] | None:
-        """Return the digests of single files, if the state stays small with them."""
-        return digests if len(digests) <= _FILES_NAMED else None
 
     def state(self, epoch: int, consumed: int) -> dict[str, Any]:
         """Return the state at a position."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shardmill._stall import result_of, warn_of_slow_call
@@ -25,38 +26,39 @@ Place = Callable[[int], str]
 _Timed = tuple[Any, int, bytes | None]
 
 
+@dataclass(frozen=True)
 class Transforming:
     """Call the function with each batch.
 
-    Args:
+    Attributes:
         transform: the function and its workers.
         stall_seconds: warn if a result takes longer than this.
         counters: those of the loader.
     """
 
-    def __init__(self, transform: Transform, stall_seconds: float, counters: Counters) -> None:
-        self._function, self.workers, self._stall_seconds = transform.function, transform.workers, stall_seconds
-        self._counters = counters
+    transform: Transform
+    stall_seconds: float
+    counters: Counters
 
     def over(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
         """Yield the transformed batches in order. An exception is raised at the position of its batch, with a note that names the batch."""
-        has_workers = self.workers > 0 and _may_have_workers()
+        has_workers = self.transform.workers > 0 and _may_have_workers()
         return self._elsewhere(batches, place) if has_workers else self._here(batches, place)
 
     def _here(self, batches: Iterator[Delivery], place: Place) -> Iterator[Delivery]:
         try:
             for batch, rows, consumed in batches:
-                begun = self._counters.clock()
+                begun = self.counters.clock()
                 try:
-                    result = self._function(batch)
+                    result = self.transform.function(batch)
                 except Exception as error:
                     _note_form(error, batch)
                     error.add_note(f"in the transform of {place(consumed)}")
                     raise
-                spent = self._counters.clock() - begun
-                self._counters.transform += spent
-                self._counters.transform_wait += spent
-                warn_of_slow_call(spent / 1e9, self._stall_seconds)
+                spent = self.counters.clock() - begun
+                self.counters.transform += spent
+                self.counters.transform_wait += spent
+                warn_of_slow_call(spent / 1e9, self.stall_seconds)
                 yield result, rows, consumed
         finally:
             close(batches)
@@ -65,7 +67,7 @@ class Transforming:
         # A loader without workers does not need this import.
         from concurrent.futures.process import BrokenProcessPool
 
-        pool = WorkerPool(self._function, self.workers)
+        pool = WorkerPool(self.transform.function, self.transform.workers)
         waiting: deque[tuple[Future[_Timed], int, int]] = deque()
         failure: Exception | None = None
         is_done = False
@@ -86,7 +88,7 @@ class Transforming:
                     failure = _died(place(consumed))
                     break
                 waiting.append((future, rows, consumed))
-                if len(waiting) > 2 * self.workers:
+                if len(waiting) > 2 * self.transform.workers:
                     yield self._ready(pool, waiting.popleft(), place)
             while waiting:
                 yield self._ready(pool, waiting.popleft(), place)
@@ -102,13 +104,13 @@ class Transforming:
 
         pool.check_process()
         future, rows, consumed = waiting
-        begun = self._counters.clock()
+        begun = self.counters.clock()
         try:
-            result, spent, failure = result_of(future, self._stall_seconds)
+            result, spent, failure = result_of(future, self.stall_seconds)
             if failure is not None:
                 raise unpacked_failure(failure)
-            self._counters.transform += spent
-            self._counters.transform_wait += self._counters.clock() - begun
+            self.counters.transform += spent
+            self.counters.transform_wait += self.counters.clock() - begun
             return result, rows, consumed
         except BrokenProcessPool as error:
             raise _died(place(consumed)) from error

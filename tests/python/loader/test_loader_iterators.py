@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from row_files import ids_of, numpy_loader, write_files
+from shardmill.load._loader import iteration_of
 
 ROWS = 23
 
@@ -261,7 +262,7 @@ def test_passes_that_move_no_position_stand_side_by_side(tmp_path: Path) -> None
     loader = numpy_loader(directory, batch_size=5, rank=0, world_size=1)
     passing = iter(loader)
     next(passing)
-    shares = [loader._every(2, first=first, epoch=0, consumed=0) for first in (0, 1)]
+    shares = [iteration_of(loader).every(2, first=first, epoch=0, consumed=0) for first in (0, 1)]
     assert [ids_of(batch)[0] for pair in zip(*shares, strict=True) for batch in pair] == [0, 5, 10, 15]
     assert [ids_of(batch)[0] for batch in passing] == [5, 10, 15]
 

@@ -14,6 +14,7 @@ import pytest
 import shardmill as sm
 from row_files import flat, new_directory, numbered, numpy_loader, write_files
 from shardmill.errors import CheckpointMismatchError
+from shardmill.load._plan import LoaderPlan
 
 
 @pytest.fixture
@@ -221,11 +222,11 @@ def test_state_that_could_not_be_planned_changes_nothing(
     before, batches = loader.state_dict(), [batch["id"].tolist() for batch in loader]
     loader.set_epoch(0)
 
-    def fails(_epoch: int) -> Any:
+    def fails(_plan: LoaderPlan, _epoch: int) -> Any:
         raise failure
 
     with monkeypatch.context() as patched:
-        patched.setattr(loader, "_plan", fails)
+        patched.setattr(LoaderPlan, "of_epoch", fails)
         with pytest.raises(type(failure)):
             loader.load_state_dict(state)
     assert loader.state_dict() == before

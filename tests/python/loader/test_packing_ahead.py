@@ -17,6 +17,7 @@ from flat_options import flat_loader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_ahead import WINDOW_ROWS, lanes_of_packs, loader_of, steps_of, taken
+from shardmill.load._loader import iteration_of
 from test_packing import all_packs, packings, packs_in, write_documents
 
 quick = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -199,7 +200,7 @@ def test_batches_shared_among_processes_are_those_of_one(tmp_path: Path, workers
     path = write_documents(tmp_path, [number * 7 % 19 for number in range(60)])
     loader = loader_of(path, {"length": 8, "epoch_packs": 50}, batch_size=4, lanes=2, shuffle=True)
     whole = [packs_in(batch, 8) for batch in loader]
-    shares = [list(loader._every(workers, first=first, epoch=0, consumed=0)) for first in range(workers)]
+    shares = [list(iteration_of(loader).every(workers, first=first, epoch=0, consumed=0)) for first in range(workers)]
     merged = [batch for group in itertools.zip_longest(*shares) for batch in group if batch is not None]
     assert [packs_in(batch, 8) for batch in merged] == whole
 

@@ -14,6 +14,7 @@ import shardmill as sm
 from flat_options import flat_loader
 from row_files import new_directory, write_tables
 from shardmill.data._dataset import opened_files
+from shardmill.load._loader import iteration_of
 from test_packing import all_packs, loader_of, packs_in, write_documents
 
 FIVE = {"length": 5}
@@ -415,7 +416,7 @@ def test_workers_that_share_the_batches_of_a_rank_get_all_packs(tmp_path: Path, 
     loader = loader_of(path, {"length": 16, "strategy": "best_fit"}, batch_size=2, shuffle=True)
     whole = [packs_in(batch, 16) for batch in loader]
     parts = [
-        [packs_in(batch, 16) for batch in loader._every(stride, first=first, epoch=0, consumed=0)]
+        [packs_in(batch, 16) for batch in iteration_of(loader).every(stride, first=first, epoch=0, consumed=0)]
         for first in range(stride)
     ]
     assert [parts[number % stride][number // stride] for number in range(len(whole))] == whole

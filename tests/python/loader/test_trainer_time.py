@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from row_files import write_files
-from shardmill.load._metrics import Counters
+from shardmill.load._plan import LoaderPlan
 
 SECOND = 1_000_000_000
 
@@ -35,9 +35,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def clocked(data: Any, clock: Clock, **options: Any) -> sm.Loader:
     """A loader of four batches, unless options say otherwise, whose counters read the clock."""
     loader = sm.Loader(data, **{"batch_size": 5_000, "output": "numpy", **options})
-    loader._counters = Counters(clock)
-    if loader._transform is not None:
-        loader._transform._counters = loader._counters
+    loader._progress.counters.__init__(clock)
     return loader
 
 
@@ -105,10 +103,10 @@ def test_threads_are_judged_without_the_time_between_epochs(directory: Path, mon
     list(loader)
     clock.sleep(1_000)
 
-    def slow(_loader: Any, _epoch: int) -> None:
+    def slow(_plan: Any, _epoch: int) -> None:
         clock.sleep(1_000)
 
-    monkeypatch.setattr(sm.Loader, "_warn_of_nothing", slow)
+    monkeypatch.setattr(LoaderPlan, "warn_of_nothing", slow)
     list(loader)
     verdict = loader.diagnosis()
     assert verdict.starved == pytest.approx(0.5)
@@ -186,14 +184,14 @@ def test_plan_of_packs_counts_as_startup_and_then_as_a_wait(
 ) -> None:
     pq.write_table(pa.table({"tokens": [list(range(n % 9)) for n in range(500)]}), tmp_path / "rows.parquet")
     more = {"plan": "ahead", "epoch_packs": 40} if plan == "ahead" else {}
-    clock, planned = Clock(), sm.Loader._plan
+    clock, planned = Clock(), LoaderPlan.of_epoch
 
-    def slow(loader: sm.Loader, epoch: int) -> Any:
+    def slow(loaded: LoaderPlan, epoch: int) -> Any:
         if clock.now < 30 * (epoch + 1) * SECOND:
             clock.sleep(30)
-        return planned(loader, epoch)
+        return planned(loaded, epoch)
 
-    monkeypatch.setattr(sm.Loader, "_plan", slow)
+    monkeypatch.setattr(LoaderPlan, "of_epoch", slow)
     packing = sm.Packing("tokens", length=16, **more)
     loader = clocked(tmp_path, clock, batch_size=10, packing=packing, shuffle=True)
     batches = iter(loader)

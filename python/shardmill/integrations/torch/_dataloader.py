@@ -21,7 +21,7 @@ from shardmill.integrations.torch._files import DataFileInfo
 from shardmill.integrations.torch._iterable import BatchDataset, unchanged
 from shardmill.integrations.torch._options import BatchOptions, FileFormat, check_options
 from shardmill.load._checks import at_least
-from shardmill.load._loader import Loader
+from shardmill.load._loader import Loader, iteration_of
 from shardmill.load._options import NullPolicy, Output, OutputKind, Runtime, Shuffle, Tail
 from shardmill.storage._paths import PathLike
 
@@ -74,7 +74,7 @@ class BatchLoader(DataLoader):
         else:
             for part in (self._batches, self._batches.loader):
                 refuse_own_batches(part, "a BatchLoader with a collate_fn, or its steps(),")
-            batches = self._batches.loader._collated(collate, steps)
+            batches = iteration_of(self._batches.loader).begin(collate, steps)
         return iter(self._bar(batches))
 
     def state_dict(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from shardmill.errors import CheckpointMismatchError, EngineError, OptionError
 from shardmill.integrations.torch._metrics import WorkerMetrics
 from shardmill.integrations.torch._parcels import parcel
 from shardmill.integrations.torch._passes import Passes
-from shardmill.load._loader import Loader
+from shardmill.load._loader import Loader, iteration_of
 from shardmill.load._metrics import LoaderMetrics
 
 _WORKER = "worker"
@@ -99,6 +99,8 @@ class BatchDataset(IterableDataset):
     def __init__(self, loader: Loader) -> None:
         super().__init__()
         self._loader = loader
+        self._iteration = iteration_of(loader)
+        self._cursor = self._iteration.cursor
         self._passes = Passes()
         #: In a worker: the number of passes started, the share of the pass, and a share to start with.
         self._begun = 0
@@ -121,7 +123,7 @@ class BatchDataset(IterableDataset):
         if worker is None:
             return iter(self._loader)
         refuse_own_batches(self._loader, "a worker process")
-        if self._loader._is_audited:
+        if self._cursor.ledger.is_audited:
             raise OptionError(
                 "Runtime(audit=True) has no effect in worker processes, whose checksums the trainer does not get"
                 "\nhint: use num_workers=0, or create the Loader without audit=True"
@@ -135,12 +137,12 @@ class BatchDataset(IterableDataset):
                 raise CheckpointMismatchError(
                     f"the state was saved with {share.workers} worker processes, this DataLoader has {worker.num_workers}"
                 )
-            self._passes.begin(key, worker.id, (share.epoch, share.consumed), self._loader._lanes)
+            self._passes.begin(key, worker.id, (share.epoch, share.consumed), self._cursor.plan.lanes)
         else:
-            epoch, consumed, lanes = self._passes.begin(key, worker.id, self._loader._start)
+            epoch, consumed, lanes = self._passes.begin(key, worker.id, self._cursor.start)
             if lanes is not None:
                 # Workers that have ended loaded a state, and this one has not.
-                self._loader._set_lanes(lanes)
+                self._cursor.plan = self._cursor.plan.with_lanes(lanes)
             share = _Share(epoch, consumed, worker.id, worker.num_workers)
         self._share = share
         return self._shared(share)
@@ -154,8 +156,8 @@ class BatchDataset(IterableDataset):
         self._loader.set_epoch(epoch)
         if epoch == before and self._passes.have_begun():
             # Workers have used the position that this process still holds.
-            self._loader._restart_epoch()
-        self._passes.move(*self._loader._start)
+            self._cursor.restart_epoch()
+        self._passes.move(*self._cursor.start)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last batch as plain JSON values, the same on every rank. Calling it has no side effects.
@@ -165,8 +167,11 @@ class BatchDataset(IterableDataset):
         """
         if (share := self._share) is not None and get_worker_info() is not None:
             # It does not change from batch to batch.
-            share.base = share.base or self._loader._state_at(share.epoch, share.consumed)
-            return {**share.base, _WORKER: {"next": share.next, "workers": share.workers, "step": self._step}}
+            share.base = share.base or self._cursor.state(share.epoch, share.consumed)
+            return {
+                **share.base,
+                _WORKER: {"next": share.next, "workers": share.workers, "step": self._cursor.plan.step_rows},
+            }
         if self._passes.have_begun():
             raise EngineError(
                 "batches are made in worker processes, so the number of batches the trainer has received is not known here\n"
@@ -187,24 +192,21 @@ class BatchDataset(IterableDataset):
             {name: value for name, value in state.items() if name != _WORKER} if worker else state
         )
         if worker is None:
-            self._passes.move(*self._loader._start, self._loader._lanes)
+            self._passes.move(*self._cursor.start, self._cursor.plan.lanes)
             return
         if get_worker_info() is None:
             raise CheckpointMismatchError(
                 "this is the state of one worker process\n"
                 "hint: load the whole state into a StatefulDataLoader with the same number of workers"
             )
-        if (step := worker.get("step")) != self._step:
+        own = self._cursor.plan.step_rows
+        if (step := worker.get("step")) != own:
             raise CheckpointMismatchError(
-                f"the state of this worker process was saved with {step} rows per step over all ranks, but this loader has {self._step}"
+                f"the state of this worker process was saved with {step} rows per step over all ranks, "
+                f"but this loader has {own}"
                 "\nhint: use the same batch_size * world_size, or take states with num_workers=0"
             )
         self._resumed = _Share(state["epoch"], state["consumed"], worker["next"], worker["workers"])
-
-    @property
-    def _step(self) -> int:
-        """Rows of a batch, or packs, on all ranks."""
-        return self._loader._batch_size * self._loader._world_size
 
     def get_metrics(self) -> list[WorkerMetrics]:
         """Return the counters since the last ``reset_metrics``, as one entry for this process.
@@ -229,7 +231,7 @@ class BatchDataset(IterableDataset):
     def _shared(self, share: _Share) -> Iterator[Any]:
         # Cores are shared with the other workers.
         threads = self._loader.threads and max(1, self._loader.threads // share.workers)
-        batches = self._loader._every(
+        batches = self._iteration.every(
             share.workers, first=share.next, epoch=share.epoch, consumed=share.consumed, threads=threads
         )
         for batch in batches:

@@ -1,0 +1,85 @@
+"""What the batches of a loader are: columns, kind, form and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from functools import cached_property
+from typing import Any, Self
+
+from shardmill._native import load as _native
+from shardmill._option_values import listed
+from shardmill.data._dataset import opened_files
+from shardmill.load._batches import SuperbatchCutter, cutter_of
+from shardmill.load._columns import check_fill, equal_lists, output_form
+from shardmill.load._options import Output, Runtime
+from shardmill.load._plan import LoaderPlan
+
+
+class Conversion:
+    """The conversion of rows or packs to batches. Names, types and fill values are checked when it is made.
+
+    Args:
+        plan: the plan of the loader.
+        columns: the columns that were asked for; ``None`` for all.
+        output: kind and form of the batches.
+        runtime: device and memory of the batches.
+    """
+
+    def __init__(self, plan: LoaderPlan, columns: Sequence[str] | None, output: Output, runtime: Runtime) -> None:
+        self._dataset, files = plan.dataset, opened_files(plan.dataset)
+        self._packed, self._is_padded = plan.packed, plan.share()["tail"] == "pad"
+        names = plan.dataset.columns if columns is None else files.delivered(listed("columns", columns))
+        self.names = names
+        #: Indices of the columns.
+        self.columns = files.numbers_of(names)
+        bfloat16 = [name for name in names if name in files.bfloat16_columns]
+        check_fill(output, bfloat16)
+        self.cutter = cutter_of(
+            output.kind,
+            decodings=files.decodings_of(names),
+            bfloat16=bfloat16,
+            pin_memory=runtime.pin_memory,
+            device=runtime.device,
+        )
+        # Packs have lists of their own.
+        lists = {} if plan.packed is not None else equal_lists(output, files, names)
+        label_pads = {name: pad for name, pad in files.label_pads.items() if name in names}
+        self._form = output_form(output, self.cutter.kind, lists, label_pads)
+        self.cutter.check(self.converter)
+
+    @cached_property
+    def converter(self) -> _native.OutputConverter:
+        """The converter of the batches."""
+        return self._of_kind(self.cutter.kind)
+
+    @property
+    def arrow_schema(self) -> Any:
+        """The schema of the rows as an Arrow stream."""
+        opened_files(self._dataset).refuse_bits(self.names)
+        return self._of_kind("arrow").schema
+
+    def for_stream(self) -> Self:
+        """Return a conversion to the pieces of an Arrow stream."""
+        other = copy(self)
+        other.converter, other.cutter = self._of_kind("stream"), SuperbatchCutter()
+        return other
+
+    def _of_kind(self, kind: str) -> _native.OutputConverter:
+        if self._packed is not None:
+            return self._packed.converter(kind=kind, is_padded=self._is_padded)
+        files = opened_files(self._dataset)
+        # A stream has the types of the rows.
+        changed = {} if kind == self.cutter.kind else {"kind": kind, "pad": None, "list_lengths": {}}
+        return _native.OutputConverter(
+            files.native,
+            columns=self.columns,
+            form=self._form | changed,
+            is_padded=self._is_padded,
+            is_filtered=files.is_filtered,
+            is_lent=self.cutter.is_pinned,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Files are reopened when this is unpickled.
+        return {name: value for name, value in vars(self).items() if name != "converter"}
