@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from typing import Any, Literal
 
 from shardmill._option_values import index_of
 from shardmill.data._tokenizer import Tokenizer, native_tokenizer
@@ -12,15 +13,18 @@ from shardmill.errors import OptionError
 _SPECIAL_SHOWN = 8
 
 
-def token_id_of(name: str, value: str | int | bool | None, tokenizer: Tokenizer, named: str | None) -> int | None:
-    """Return the id of a token, given as in ``Tokenize``.
+def token_id_of(name: Literal["bos", "eos"], value: str | int | bool | None, tokenizer: Tokenizer | None) -> Any:
+    """Return the id of a token, given as in ``Tokenize``; the value itself without a tokenizer.
 
     Raises:
         ValueError: If the tokenizer does not have it.
     """
     if value is None or value is False:
         return None
+    if tokenizer is None:
+        return value
     if value is True:
+        named = getattr(native_tokenizer(tokenizer), name)
         if named is None:
             raise OptionError(
                 f"the directory of the tokenizer does not name its {name}\nhint: set {name}= to the token, or to its id"

@@ -197,12 +197,8 @@ class Tokenize:
         values = given | {
             "tokenizer": tokenizer,
             "text": (text,) if isinstance(text, str) else tuple(listed("text", text)),
-            "bos": (None if bos is False else bos)
-            if tokenizer is None
-            else token_id_of("bos", bos, tokenizer, native_tokenizer(tokenizer).bos),
-            "eos": (None if eos is False else eos)
-            if tokenizer is None
-            else token_id_of("eos", eos, tokenizer, native_tokenizer(tokenizer).eos),
+            "bos": token_id_of("bos", bos, tokenizer),
+            "eos": token_id_of("eos", eos, tokenizer),
             "chat_template": template_text(chat_template),
             "template_kwargs": template_kwargs_of(template_kwargs),
             "ignore_index": ignored,
