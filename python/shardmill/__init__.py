@@ -13,11 +13,14 @@ from shardmill.errors import *  # noqa: F403
 if TYPE_CHECKING:
     from shardmill import arrayrecord, curate, resume, storage
     from shardmill._stall import StallWarning
+    from shardmill.data._chat_template import ChatTemplate
     from shardmill.data._dataset import Dataset
     from shardmill.data._error_policy import ErrorPolicy
-    from shardmill.data._images import Images, RandomCrop
+    from shardmill.data._images import ImagePaths, Images, RandomCrop
     from shardmill.data._mds_index import rebuild_index
     from shardmill.data._text_options import TextOptions
+    from shardmill.data._token_function import TokenFunction
+    from shardmill.data._token_options import Labels, TextPolicy
     from shardmill.data._tokenize import Tokenize
     from shardmill.data._tokenizer import Tokenizer
     from shardmill.expressions import Expression, col
@@ -41,11 +44,14 @@ __all__ = [
     "Audit",
     "BadRow",
     "BinaryArray",
+    "ChatTemplate",
     "Dataset",
     "Diagnosis",
     "ErrorPolicy",
     "Expression",
+    "ImagePaths",
     "Images",
+    "Labels",
     "Loader",
     "LoaderMetrics",
     "Mixture",
@@ -63,6 +69,8 @@ __all__ = [
     "StringArray",
     "Struct",
     "TextOptions",
+    "TextPolicy",
+    "TokenFunction",
     "Tokenize",
     "Tokenizer",
     "Transform",
@@ -84,12 +92,17 @@ __all__ += errors.__all__
 #: Module of each public name; names not listed are subpackages.
 _MODULES = {
     "StallWarning": "_stall",
+    "ChatTemplate": "data._chat_template",
     "Dataset": "data._dataset",
     "ErrorPolicy": "data._error_policy",
+    "ImagePaths": "data._images",
     "Images": "data._images",
     "RandomCrop": "data._images",
     "rebuild_index": "data._mds_index",
     "TextOptions": "data._text_options",
+    "TokenFunction": "data._token_function",
+    "Labels": "data._token_options",
+    "TextPolicy": "data._token_options",
     "Tokenize": "data._tokenize",
     "Tokenizer": "data._tokenizer",
     "Expression": "expressions",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any, SupportsIndex
@@ -48,6 +49,27 @@ def keep_iterated(options: Any) -> None:
             object.__setattr__(options, field.name, tuple(value))
 
 
+def check_kind(name: str, options: Any, kind: type[Any], example: str) -> None:
+    """Check that ``options`` are an object of their class, or ``None``.
+
+    Raises:
+        ValueError: If they are not. The message has the example.
+    """
+    if not isinstance(options, kind | None):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise OptionError(f"{name} must be {article} {kind.__name__}, not {options!r}\nhint: write {name}={example}")
+
+
+def check_filled(name: str, value: Any, *, is_optional: bool = False) -> None:
+    """Check that ``value`` is a string with at least one character, or ``None`` if it is optional.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if not (isinstance(value, str) and value) and not (is_optional and value is None):
+        raise OptionError(f"{name} must be a non-empty string, not {reprlib.repr(value)}")
+
+
 def flag(name: str, value: Any) -> bool:
     """Return ``value`` if it is a bool.
 
@@ -91,7 +113,9 @@ def listed(name: str, values: Any) -> list[str]:
         ValueError: If it is a single string, which would be split into characters, or anything else.
     """
     if isinstance(values, str | bytes):
-        raise OptionError(f"{name} must be a list of names, not {values!r}\nhint: write {name}=[{values!r}]")
+        raise OptionError(
+            f"{name} must be a list of names, not {values!r}\nhint: write {name.split('.')[-1]}=[{values!r}]"
+        )
     names: list[Any] = list(values) if isinstance(values, Iterable) else [values]
     if not isinstance(values, Iterable) or not all(isinstance(value, str) for value in names):
         raise OptionError(f"{name} must be a list of names, not {values!r}")

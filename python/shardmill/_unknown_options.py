@@ -41,22 +41,37 @@ _REPLACEMENTS = {
     "row_group_size": "remove it: the size of row groups is limited in bytes",
     "map": "transform: a function that is called with each batch",
     "batch": "batch_size",
+    "labels_output": "use labels=sm.Labels(…, output=…)",
     "to_pandas": "pass the data set itself, as in pa.table(dataset) or pl.DataFrame(dataset)",
 }
 
-#: Calls that may have an option that another call lacks.
-_CALLS = (
-    "sm.Loader(…, runtime=sm.Runtime({}))",
-    "sm.Loader(…, output=sm.Output({}))",
-    "sm.Loader(…, shuffle=sm.Shuffle({}))",
-    "sm.Loader(…, transform=sm.Transform(…, {}))",
-    "sm.Loader(…, errors=sm.ErrorPolicy({}))",
-    "sm.Dataset(…, text=sm.TextOptions({}))",
-    "sm.Dataset(…, {})",
-    "sm.Loader(…, {})",
-    "sm.Mixture(…, {})",
-    "sm.Loader(…, packing=sm.Packing(…, {}))",
-)
+#: Calls that may have an option that a call of these classes lacks.
+_CALLS = {
+    **dict.fromkeys(
+        ("Dataset", "Loader", "Mixture", "Shuffle"),
+        (
+            "sm.Loader(…, runtime=sm.Runtime({}))",
+            "sm.Loader(…, output=sm.Output({}))",
+            "sm.Loader(…, shuffle=sm.Shuffle({}))",
+            "sm.Loader(…, transform=sm.Transform(…, {}))",
+            "sm.Loader(…, errors=sm.ErrorPolicy({}))",
+            "sm.Dataset(…, text=sm.TextOptions({}))",
+            "sm.Dataset(…, {})",
+            "sm.Loader(…, {})",
+            "sm.Mixture(…, {})",
+            "sm.Loader(…, packing=sm.Packing(…, {}))",
+        ),
+    ),
+    "Tokenize": (
+        "sm.Tokenize(…, chat_template=sm.ChatTemplate({}))",
+        "sm.Tokenize(…, labels=sm.Labels(…, {}))",
+        "sm.Tokenize(…, text_policy=sm.TextPolicy({}))",
+        "sm.Tokenize(…, function=sm.TokenFunction(…, {}))",
+    ),
+    "Images": ("sm.Images(…, source=sm.ImagePaths({}))",),
+    "WebDatasetSource": ("sm.curate.WebDatasetSource(…, keys=sm.curate.SampleKeys({}))",),
+    "Pipeline": ("sm.curate.Pipeline.run({})",),
+}
 
 
 def explain(names: dict[str, Any], public: Iterable[str]) -> None:
@@ -125,8 +140,7 @@ def _hint(unknown: str, kind: str, known: list[str], *, is_option: bool = False)
     argument = option + (value or "=…")
     if option in known:
         return f"use {argument}{reason}" if is_option else f"use {option}"
-    calls = _CALLS if kind in ("Dataset", "Loader", "Mixture", "Shuffle") else ()
-    for call in ["sm.curate.Pipeline.run({})"] if kind == "Pipeline" else calls:
+    for call in _CALLS.get(kind, ()):
         *outer, path = re.findall(r"sm\.([\w.]+)", call)
         has_option = option in signature(attrgetter(path)(sys.modules["shardmill"])).parameters
         if has_option and (is_option or not outer):

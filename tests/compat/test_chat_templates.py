@@ -93,7 +93,9 @@ def expected(oracle: Any, template: str, turns: list[dict[str, str]]) -> tuple[l
     return encoded["input_ids"], mask
 
 
-def tokens(path: Path, model: Path | sm.Tokenizer, template: str, **options: Any) -> dict[str, list[Any]]:
+def tokens(
+    path: Path, model: Path | sm.Tokenizer, template: str | sm.ChatTemplate, **options: Any
+) -> dict[str, list[Any]]:
     tokenize = sm.Tokenize(messages="messages", tokenizer=model, chat_template=template, **options)
     return pa.table(sm.Dataset(path, tokenize=tokenize)).to_pydict()
 
@@ -149,10 +151,10 @@ def test_date_makes_dated_templates_repeatable(tmp_path: Path, model: Path) -> N
     [template] = [path for path in TEMPLATES if path.stem == "llama3_2"]
     pq.write_table(pa.table({"messages": [TURNS]}), tmp_path / "chat.parquet")
     tokenizer = sm.Tokenizer(model)
-    [ids] = tokens(tmp_path / "chat.parquet", model, template.read_text(), now=DATE)["tokens"]
+    [ids] = tokens(tmp_path / "chat.parquet", model, sm.ChatTemplate(template.read_text(), now=DATE))["tokens"]
     assert "31 Jan 2026" in tokenizer.decode(ids)
     with pytest.raises(ValueError, match="now must be a date"):
-        tokens(tmp_path / "chat.parquet", model, template.read_text(), now="yesterday")
+        tokens(tmp_path / "chat.parquet", model, sm.ChatTemplate(template.read_text(), now="yesterday"))
 
 
 def test_groups_of_groupby_keep_the_names_of_their_items(tmp_path: Path, model: Path, oracle: Any) -> None:

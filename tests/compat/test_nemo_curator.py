@@ -18,7 +18,14 @@ pq = pytest.importorskip("pyarrow.parquet")
 pa = pytest.importorskip("pyarrow")
 Image = pytest.importorskip("PIL.Image")
 
-from shardmill.curate import InterleavedParquetSource, ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
+from shardmill.curate import (
+    InterleavedParquetSource,
+    ParquetSink,
+    Pipeline,
+    SampleKeys,
+    WebDatasetSink,
+    WebDatasetSource,
+)
 
 PEER = Path(os.environ.get("SHARDMILL_PEERS", "")) / "nemo_curator" / "bin" / "python"
 pytestmark = pytest.mark.skipif(
@@ -103,7 +110,9 @@ def curated(source, target, sink=ParquetSink):
         reader = InterleavedParquetSource(source)
     else:
         reader = WebDatasetSource(
-            source, sample_id_field="sample_id", per_image_fields=("captions",), image_member_field="pages"
+            source,
+            per_image_fields=("captions",),
+            keys=SampleKeys(sample_id_field="sample_id", image_member_field="pages"),
         )
     report = Pipeline(source=reader, sink=sink(target, mode="overwrite")).run()
     assert not report.quarantined

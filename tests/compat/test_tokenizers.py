@@ -307,8 +307,12 @@ def test_text_never_becomes_a_control_token_of_mistral(tekken_pair: tuple[sm.Tok
         with pytest.raises(sm.OptionError, match=refused):
             tokenizer.encode_batch(["a"], special_in_text="id")
         with pytest.raises(sm.OptionError, match=refused):
-            sm.Dataset(rows, tokenize=sm.Tokenize("text", tokenizer=tokenizer, special_in_text="id"))
-        completion = sm.Tokenize(prompt="text", completion="text", tokenizer=tokenizer, special_in_text="id")
+            sm.Dataset(
+                rows, tokenize=sm.Tokenize("text", tokenizer=tokenizer, text_policy=sm.TextPolicy(special_in_text="id"))
+            )
+        completion = sm.Tokenize(
+            prompt="text", completion="text", tokenizer=tokenizer, text_policy=sm.TextPolicy(special_in_text="id")
+        )
         with pytest.raises(ValueError, match=refused):
             sm.Dataset(rows, tokenize=completion)[0]
         chat = sm.Tokenize(messages="m", tokenizer=tokenizer, chat_template="{{ messages[0].content }}")

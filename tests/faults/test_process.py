@@ -254,7 +254,7 @@ def test_process_that_ends_while_threads_run_a_function_of_the_user_ends_well(tm
             for _ in range(100):
                 time.sleep(0.0001)
             return {"tokens": [[1]] * batch.num_rows}
-        data = sm.Dataset(sys.argv[1], tokenize=sm.Tokenize("text", function=tokens, version="1"))
+        data = sm.Dataset(sys.argv[1], tokenize=sm.Tokenize("text", function=sm.TokenFunction(tokens, "1")))
         rows = iter(data)
         next(rows)
         """,

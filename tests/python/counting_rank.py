@@ -45,7 +45,7 @@ if __name__ == "__main__":
     directory, counts, rank, world_size = sys.argv[1:]
     logging.getLogger("shardmill").setLevel(logging.INFO)
     logging.getLogger("shardmill").addHandler(Said())
-    tokenize = sm.Tokenize("id", function=lists, version="1", counts=counts)
+    tokenize = sm.Tokenize("id", function=sm.TokenFunction(lists, version="1"), counts=counts)
     loader = sm.Loader(
         sm.Dataset(directory, tokenize=tokenize),
         packing=sm.Packing("tokens", length=16),

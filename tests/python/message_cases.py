@@ -41,6 +41,7 @@ from shardmill.curate import (
     Map,
     ParquetSink,
     Pipeline,
+    SampleKeys,
     TableSource,
     WebDatasetSource,
     inspect,
@@ -420,7 +421,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "layout that is unknown": lambda: verify(P, layout="x"),  # pyright: ignore[reportArgumentType]
     "first of text": lambda: inspect(P, first="5"),  # pyright: ignore[reportArgumentType]
     "field that no sample has": lambda: job(source=WebDatasetSource("documents.tar", fields=["title"])),
-    "texts that no sample has": lambda: job(source=WebDatasetSource("documents.tar", texts_field="paragraphs")),
+    "texts that no sample has": lambda: job(
+        source=WebDatasetSource("documents.tar", keys=SampleKeys(texts_field="paragraphs"))
+    ),
     "reserved field": lambda: job(source=WebDatasetSource("documents.tar", fields=["sample_id"])),
     "input twice": lambda: job(source=TableSource(["in/a.parquet", "in/a.parquet"])),
     # Checkpoints.

@@ -6,6 +6,8 @@ import json
 import logging
 import pickle
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +99,7 @@ def test_spans_by_prefix_need_no_generation_blocks(tmp_path: Path, model: Path) 
         tmp_path,
         {"messages": CHATS},
         **options,
-        chat_template=tmp_path / "template.jinja",
-        assistant_spans="prefix",
+        chat_template=sm.ChatTemplate(tmp_path / "template.jinja", assistant_spans="prefix"),
     )
     assert found["tokens"] == expected["tokens"]
     # The end of a turn, which no block marks, is part of what a turn adds.
@@ -138,7 +139,14 @@ def test_invalid_messages_are_an_error_with_file_and_row(
 
 def test_columns_of_nulls_alone_and_of_other_types_are_known(tmp_path: Path, model: Path) -> None:
     nulls = {"messages": pa.nulls(2)}
-    found = table(tmp_path, nulls, messages="messages", tokenizer=model, labels="assistant", nulls="fill")
+    found = table(
+        tmp_path,
+        nulls,
+        messages="messages",
+        tokenizer=model,
+        labels="assistant",
+        text_policy=sm.TextPolicy(nulls="fill"),
+    )
     assert found == {"tokens": [[], []], "labels": [[], []]}
     with pytest.raises(ValueError, match=r"Row 0 of .*: the value is null"):
         table(tmp_path, nulls, messages="messages", tokenizer=model)
@@ -152,7 +160,14 @@ def test_prompts_that_are_nulls_alone_go_with_texts_and_with_messages(
     tmp_path: Path, model: Path, completion: list[Any]
 ) -> None:
     rows = {"prompt": pa.nulls(2), "completion": completion}
-    found = table(tmp_path, rows, prompt="prompt", completion="completion", tokenizer=model, nulls="fill")
+    found = table(
+        tmp_path,
+        rows,
+        prompt="prompt",
+        completion="completion",
+        tokenizer=model,
+        text_policy=sm.TextPolicy(nulls="fill"),
+    )
     assert found == {"tokens": [[], []]}
     with pytest.raises(ValueError, match=r"Row 0 of .*: column `prompt`: the value is null"):
         table(tmp_path, rows, prompt="prompt", completion="completion", tokenizer=model)
@@ -184,10 +199,7 @@ def test_tools_documents_and_further_variables_reach_the_template(tmp_path: Path
         tmp_path,
         rows,
         messages="messages",
-        tools="tools",
-        documents="documents",
-        template_kwargs={"style": "s"},
-        chat_template=template,
+        chat_template=sm.ChatTemplate(template, tools="tools", documents="documents", template_kwargs={"style": "s"}),
         tokenizer=model,
     )
     text = sm.Tokenizer(model).decode(found["tokens"][0])
@@ -209,8 +221,10 @@ def test_rows_with_tools_use_the_template_for_tools(tmp_path: Path, model: Path)
             (own / "additional_chat_templates" / "tool_use.jinja").write_text(templates["tool_use"])
         rows = {"messages": [CHATS[0]] * 3, "tools": [json.dumps([{"name": "f"}]), None, "null"]}
         options = {"messages": "messages", "tokenizer": pickle.loads(pickle.dumps(sm.Tokenizer(own)))}
-        with_tools = table(tmp_path, rows, tools="tools", **options)["tokens"]
-        nulls = table(tmp_path, rows | {"tools": pa.nulls(3)}, tools="tools", **options)["tokens"]
+        with_tools = table(tmp_path, rows, chat_template=sm.ChatTemplate(tools="tools"), **options)["tokens"]
+        nulls = table(tmp_path, rows | {"tools": pa.nulls(3)}, chat_template=sm.ChatTemplate(tools="tools"), **options)[
+            "tokens"
+        ]
         without = table(tmp_path, rows, **options)["tokens"]
         texts = [[options["tokenizer"].decode(ids) for ids in tokens] for tokens in (with_tools, nulls, without)]
         assert texts == [["T2 + 2?1", "D2 + 2?", "D2 + 2?"], ["D2 + 2?"] * 3, ["D2 + 2?"] * 3]
@@ -308,7 +322,8 @@ def test_error_of_a_prompt_or_completion_names_its_column(
 def test_invalid_tools_are_named(tmp_path: Path, model: Path) -> None:
     rows = {"messages": CHATS, "tools": [None, "[{"], "documents": [None, None]}
     with pytest.raises(ValueError, match=r"Row 1 of .*: column `tools`: the tools are not valid JSON"):
-        table(tmp_path, rows, messages="messages", tools="tools", documents="documents", tokenizer=model)
+        chat_template = sm.ChatTemplate(tools="tools", documents="documents")
+        table(tmp_path, rows, messages="messages", chat_template=chat_template, tokenizer=model)
 
 
 def test_row_without_labels_is_logged_once_or_raises(
@@ -323,7 +338,7 @@ def test_row_without_labels_is_logged_once_or_raises(
         'a row has no token with a label, so a loss ignores it; on_unlabelled="raise" names such rows'
     ]
     with pytest.raises(ValueError, match=r"Row 1 of .*: no token of the row has a label\nhint: on_unlabelled=\"keep\""):
-        table(tmp_path, rows, **options, on_unlabelled="raise")
+        table(tmp_path, rows, **options | {"labels": sm.Labels("assistant", on_unlabelled="raise")})
 
 
 @pytest.mark.parametrize(
@@ -336,22 +351,27 @@ def test_row_without_labels_is_logged_once_or_raises(
         ({"text": "a", "labels": "assistant"}, "labels='assistant' is for messages, and the source is text"),
         ({"messages": "m", "labels": "completion"}, "labels='completion' is for completion"),
         ({"messages": "m", "eos": True}, "eos is for text and completion, and the source is messages"),
-        ({"messages": "m", "special_in_text": "text"}, "special_in_text='text' is not for messages"),
-        ({"text": "a", "now": "2026-01-31"}, "now is for messages and completion"),
-        ({"text": "a", "version": "1"}, "version is for function"),
-        ({"messages": "m", "template_kwargs": {"x": {1}}}, "must be a dict of JSON values"),
+        (
+            {"messages": "m", "text_policy": sm.TextPolicy(special_in_text="text")},
+            "special_in_text='text' is not for messages",
+        ),
+        (
+            {"text": "a", "chat_template": sm.ChatTemplate(now="2026-01-31")},
+            "ChatTemplate.now is for messages and completion",
+        ),
+        (
+            {"prompt": "p", "completion": "c", "chat_template": sm.ChatTemplate(assistant_spans="prefix")},
+            "ChatTemplate.assistant_spans is for messages,",
+        ),
+        ({"text": "a", "function": len}, "function must be a TokenFunction, not <built-in function len>\nhint: write "),
+        ({"text": "a", "text_policy": "fill"}, "text_policy must be a TextPolicy, not 'fill'\nhint: write "),
         ({"messages": "m", "chat_template": "{% if %}"}, "The chat template fails on line 1"),
         ({"messages": "m", "chat_template": "{{ strftime_now('%Y') }}"}, "asks for the date"),
-        ({"messages": "m", "on_unlabelled": "skip"}, "on_unlabelled must be one of"),
-        ({"text": "a", "labels": "all", "output": "labels"}, "output and labels_output must differ"),
+        ({"text": "a", "labels": "all", "output": "labels"}, "output and Labels.output must differ"),
         ({"text": "a", "output": ""}, "output must be a non-empty string"),
         ({"messages": ["m"]}, "messages must be a non-empty string, not ['m']"),
         ({"messages": "m", "chat_template": 3}, "chat_template must be the text of a template"),
-        ({"messages": "m", "template_kwargs": {"messages": []}}, "template_kwargs cannot set messages"),
-        ({"messages": "m", "template_kwargs": {"add_generation_prompt": True}}, "training data end with the answer"),
-        ({"messages": "m", "template_kwargs": [1]}, "template_kwargs must be a dict of JSON values, not [1]"),
         ({"messages": "m", "chat_template": "chat.jinja"}, "is not a template"),
-        ({"text": "a", "ignore_index": 2**70}, "ignore_index must be an integer"),
     ],
 )
 def test_options_that_do_not_fit_are_errors(model: Path, options: dict[str, Any], message: str) -> None:
@@ -361,30 +381,64 @@ def test_options_that_do_not_fit_are_errors(model: Path, options: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("make", "message"),
     [
-        {"now": "2026-02-30"},
-        {"now": "today"},
-        {"now": 20260131},
-        {"now": b"2026-01-31"},
-        {"counts": 1},
-        {"counts": b"counts"},
-        {"output": None},
-        {"labels_output": None},
-        {"dtype": None},
-        {"nulls": None},
-        {"assistant_spans": None},
-        {"invalid": np.zeros(2)},
-        {"add_special_tokens": "no"},
-        {"bos": b"x"},
-        {"max_document_bytes": None},
+        (lambda: sm.ChatTemplate(template_kwargs={"x": {1}}), "must be a dict of JSON values"),
+        (lambda: sm.ChatTemplate(template_kwargs={"messages": []}), "template_kwargs cannot set messages"),
+        (lambda: sm.ChatTemplate(template_kwargs={"add_generation_prompt": True}), "training data end with the answer"),
+        (
+            lambda: sm.ChatTemplate(template_kwargs=[1]),
+            "ChatTemplate.template_kwargs must be a dict of JSON values, not [1]",
+        ),
+        (
+            lambda: sm.Labels("none"),
+            "Labels.kind must be one of 'all', 'assistant', 'completion', 'function', not 'none'",
+        ),
+        (lambda: sm.Labels("assistant", on_unlabelled="skip"), "Labels.on_unlabelled must be one of"),
+        (lambda: sm.Labels("all", ignore_index=2**70), "Labels.ignore_index must be an integer"),
+        (lambda: sm.TokenFunction("f", "1"), "TokenFunction.function must be callable, not 'f'"),
+        (lambda: sm.TokenFunction(len, 1), "TokenFunction.version must be a string that changes when the results"),
+    ],
+)
+def test_value_that_a_group_of_options_does_not_take_is_an_error(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(sm.OptionError) as raised:
+        make()
+    assert message in str(raised.value)
+
+
+GROUPS: dict[str, Callable[..., Any]] = {
+    "chat_template": sm.ChatTemplate,
+    "labels": partial(sm.Labels, "assistant"),
+    "text_policy": sm.TextPolicy,
+}
+
+
+@pytest.mark.parametrize(
+    ("group", "options"),
+    [
+        ("chat_template", {"now": "2026-02-30"}),
+        ("chat_template", {"now": "today"}),
+        ("chat_template", {"now": 20260131}),
+        ("chat_template", {"now": b"2026-01-31"}),
+        (None, {"counts": 1}),
+        (None, {"counts": b"counts"}),
+        (None, {"output": None}),
+        ("labels", {"output": None}),
+        (None, {"dtype": None}),
+        ("text_policy", {"nulls": None}),
+        ("chat_template", {"assistant_spans": None}),
+        ("text_policy", {"invalid": np.zeros(2)}),
+        (None, {"add_special_tokens": "no"}),
+        (None, {"bos": b"x"}),
+        ("text_policy", {"max_document_bytes": None}),
     ],
     ids=str,
 )
-def test_values_that_are_not_valid_are_refused_by_name(model: Path, options: dict[str, Any]) -> None:
+def test_values_that_are_not_valid_are_refused_by_name(model: Path, group: str | None, options: dict[str, Any]) -> None:
     [(name, value)] = options.items()
     with pytest.raises(sm.OptionError, match=rf"\b{name}\b") as raised:
-        sm.Tokenize(messages="m", tokenizer=model, **options)
+        given = options if group is None else {group: GROUPS[group](**options)}
+        sm.Tokenize(messages="m", tokenizer=model, **given)
     assert str(value) in str(raised.value) or repr(value) in str(raised.value)
 
 
@@ -452,7 +506,7 @@ def reversed_ids(batch: pa.RecordBatch) -> dict[str, list[list[int]]]:
 
 def test_function_computes_lists_of_the_columns_it_gets(tmp_path: Path) -> None:
     rows = {"text": ["abc", "", "d"], "n": [1, 2, 3]}
-    tokenize = sm.Tokenize("text", function=reversed_ids, version="1", labels="function")
+    tokenize = sm.Tokenize("text", function=sm.TokenFunction(reversed_ids, version="1"), labels="function")
     pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
     data = sm.Dataset(tmp_path / "rows.parquet", tokenize=tokenize)
     assert data.columns == ["n", "tokens", "labels"]
@@ -463,7 +517,7 @@ def test_function_computes_lists_of_the_columns_it_gets(tmp_path: Path) -> None:
     }
     loader = sm.Loader(data, packing=sm.Packing("tokens", length=2), batch_size=1, output="numpy")
     assert sorted(np.concatenate([batch["tokens"].ravel() for batch in loader]).tolist()) == [97, 98, 99, 100]
-    other = sm.Tokenize("text", function=reversed_ids, version="2", labels="function")
+    other = sm.Tokenize("text", function=sm.TokenFunction(reversed_ids, version="2"), labels="function")
     assert other.fingerprint != tokenize.fingerprint
 
 
@@ -481,5 +535,5 @@ def test_function_computes_lists_of_the_columns_it_gets(tmp_path: Path) -> None:
 )
 def test_function_that_returns_something_else_is_an_error(tmp_path: Path, function: Any, message: str) -> None:
     with pytest.raises(ValueError) as raised:
-        table(tmp_path, {"text": ["a", "b"]}, text="text", function=function, version="1")
+        table(tmp_path, {"text": ["a", "b"]}, text="text", function=sm.TokenFunction(function, version="1"))
     assert message in str(raised.value)

@@ -40,7 +40,8 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def rendered(directory: Path, template: str, path: Path) -> str:
     pq.write_table(pa.table({"messages": [MESSAGES]}), path / "rows.parquet")
-    tokenize = sm.Tokenize(messages="messages", tokenizer=directory, chat_template=template, template_kwargs=VARIABLES)
+    chat_template = sm.ChatTemplate(template, template_kwargs=VARIABLES)
+    tokenize = sm.Tokenize(messages="messages", tokenizer=directory, chat_template=chat_template)
     row = sm.Dataset(path / "rows.parquet", tokenize=tokenize)[0]
     return sm.Tokenizer(directory).decode(row["tokens"])
 
@@ -114,6 +115,6 @@ def test_template_that_transformers_refuses_is_refused(tmp_path: Path, tokenizer
         ({"a": {1}}, "template_kwargs['a']={1} has none"),
     ],
 )
-def test_variable_without_a_json_value_is_named(tokenizer: Any, kwargs: dict[str, Any], reason: str) -> None:
+def test_variable_without_a_json_value_is_named(kwargs: dict[str, Any], reason: str) -> None:
     with pytest.raises(sm.OptionError, match=re.escape(reason)):
-        sm.Tokenize(messages="m", tokenizer=tokenizer[1], chat_template="{{ a }}", template_kwargs=kwargs)
+        sm.ChatTemplate("{{ a }}", template_kwargs=kwargs)

@@ -110,6 +110,8 @@ def test_tiktoken_file_needs_its_pattern_and_has_the_special_tokens_of_the_comma
         (["out", "--template-kwargs", "{"], "is not JSON"),
         (["out", "--template-kwargs", "[1]"], "is not a JSON object"),
         (["out", "--template-kwargs", '{"a": 1}'], "template_kwargs is for messages and completion"),
+        (["out", "--output", "y", "--labels", "all", "--labels-output", "y"], "must differ, and both are 'y'"),
+        (["out", "--assistant-spans", "prefix"], "assistant_spans is for messages"),
         (["out", "--pattern", "gpt2"], "pattern"),
         (
             ["out", "--keep", "id,tokens"],

@@ -12,7 +12,7 @@ CALLS = {
     "sm.Loader(PATH, batch_size=2, output='numpy').explain_table(step=0)": "explain_table requires pyarrow: arrow",
     "list(sm.Loader(PATH, batch_size=2, output='arrow'))": "output='arrow' requires pyarrow: arrow",
     "list(sm.Loader(PATH, batch_size=2, output='torch'))": 'output="torch" needs torch: torch',
-    "sm.Tokenize(function=len, version='1')": "Tokenize with a function requires pyarrow: arrow",
+    "sm.Tokenize(function=sm.TokenFunction(len, version='1'))": "Tokenize with a function requires pyarrow: arrow",
     "sm.Writer(OUT, index='chinidataset')": "index='chinidataset' requires pyarrow: arrow",
     "sm.Writer(OUT).write_batch({'x': [1]})": "rows of Python objects require pyarrow: arrow",
     "Pipeline(source=InterleavedParquetSource(PATH, schema_overrides={'x': 'int64'}), sink=ParquetSink(OUT))": (

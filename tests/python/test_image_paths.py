@@ -32,7 +32,7 @@ class TestPaths:
         images = images_of(self.data_of(photos, paths, as_struct=as_struct, source="path"))
         expected = [np.asarray(cropped(Image.open(photos / path), 16)).transpose(2, 0, 1) for path in paths]
         np.testing.assert_array_equal(images, expected)
-        named = self.data_of(photos, ["1.jpg"], as_struct=as_struct, source="path", root=photos / "photos")
+        named = self.data_of(photos, ["1.jpg"], as_struct=as_struct, source=sm.ImagePaths(photos / "photos"))
         assert images_of(named).shape == (1, 3, 16, 16)
 
     def test_sources_of_a_mixture_have_roots_of_their_own(self, photos, tmp_path_factory):
@@ -83,7 +83,7 @@ class TestPaths:
 
     def test_root_that_does_not_exist_is_an_error_at_once(self, photos):
         with pytest.raises(FileNotFoundError, match="is not a directory"):
-            sm.Images("image", size=16, source="path", root=photos / "none")
+            sm.ImagePaths(root=photos / "none")
 
     @pytest.mark.parametrize("on_error", [None, "null"])
     def test_store_that_is_out_of_reach_makes_no_row_bad(self, photos, on_error):
@@ -101,7 +101,7 @@ class TestPaths:
             unused.bind(("127.0.0.1", 0))
             server = f"http://127.0.0.1:{unused.getsockname()[1]}"
             sm.storage.configure(server, {"retry_timeout": 1})
-            data = self.data_of(photos, ["1.jpg"], as_struct=False, source="path", root=f"{server}/photos{slash}")
+            data = self.data_of(photos, ["1.jpg"], as_struct=False, source=sm.ImagePaths(f"{server}/photos{slash}"))
             # The store is asked for the image, and is out of reach.
             with pytest.raises(OSError):
                 batches_of(data, errors=sm.ErrorPolicy(rows="skip"))

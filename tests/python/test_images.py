@@ -265,6 +265,7 @@ def test_torch_batches_are_tensors_of_the_type(photographs):
         ({"size": 16, "background": "mauve"}, "background must be"),
         ({"size": 16, "max_pixels": 0}, "max_pixels must be"),
         ({"size": 16, "on_error": "skip"}, "ErrorPolicy"),
+        ({"size": 16, "source": "paths"}, "source must be one of 'bytes', 'path', 'url', not 'paths'"),
     ],
 )
 def test_option_that_is_not_valid_says_what_is(options, message):

@@ -24,6 +24,7 @@ from shardmill.curate import (
     Pipeline,
     QRCodeFilter,
     ReencodeImages,
+    SampleKeys,
     SizeFilter,
     TableSource,
     WebDatasetSource,
@@ -164,8 +165,12 @@ class Model:
         (lambda: Map(len, needs_bytes="yes"), "needs_bytes must be True or False, not 'yes'"),
         (lambda: ParquetSink("out", materialize_on_write=1), "materialize_on_write must be True or False, not 1"),
         (lambda: WebDatasetSource("in", ignore_zeros="no"), "ignore_zeros must be True or False, not 'no'"),
-        (lambda: WebDatasetSource("in", texts_field=None), "texts_field must be the name of a key, not None"),
-        (lambda: WebDatasetSource("in", sample_id_field=5), "sample_id_field must be the name of a key, not 5"),
+        (lambda: SampleKeys(texts_field=None), "SampleKeys.texts_field must be the name of a key, not None"),
+        (lambda: SampleKeys(sample_id_field=5), "SampleKeys.sample_id_field must be the name of a key, not 5"),
+        (
+            lambda: WebDatasetSource("in", keys={"texts_field": "t"}),
+            "keys must be a SampleKeys, not {'texts_field': 't'}",
+        ),
         (lambda: WebDatasetSource([]), "no path was given"),
         (lambda: InterleavedParquetSource([]), "no path was given"),
         (lambda: TableSource(()), "no path was given"),
@@ -180,7 +185,7 @@ def test_options_given_as_iterators_mean_what_lists_mean() -> None:
     def made(of: Callable[[list[Any]], Any]) -> list[Any]:
         tables = TableSource(of(["a.parquet"]), columns=of(["x"]))
         shards = WebDatasetSource(
-            of(["in"]), fields=of(["x"]), json_extensions=of([".meta"]), allowed_roots=of(["images"])
+            of(["in"]), fields=of(["x"]), keys=SampleKeys(json_extensions=of([".meta"])), allowed_roots=of(["images"])
         )
         pipelines = [
             Pipeline(source=tables, stages=of([Filter("x > 5")]), sink=ParquetSink("out")),

@@ -76,7 +76,7 @@ def test_special_tokens_count_whatever_becomes_of_them(tmp_path: Path, texts: li
     model = write_tokenizer(tmp_path / "model")
 
     def with_ids(special: str) -> tuple[int, ...]:
-        tokenize = sm.Tokenize("text", tokenizer=model, special_in_text=special, eos=True)
+        tokenize = sm.Tokenize("text", tokenizer=model, text_policy=sm.TextPolicy(special_in_text=special), eos=True)
         return counted(sm.Dataset(tmp_path / "texts", tokenize=tokenize))
 
     _, size, _, special = expected(texts)
@@ -112,7 +112,9 @@ def ids_of(batch: pa.RecordBatch) -> dict[str, list[list[int]]]:
 
 
 def test_tokens_of_a_function_and_of_a_mixture_are_counted(tmp_path: Path, texts: list[str]) -> None:
-    function = sm.Dataset(tmp_path / "texts", tokenize=sm.Tokenize("text", function=ids_of, version="1"))
+    function = sm.Dataset(
+        tmp_path / "texts", tokenize=sm.Tokenize("text", function=sm.TokenFunction(ids_of, version="1"))
+    )
     of_function = sum(map(len, texts)), 0, 0, 0
     assert counted(function, columns=["tokens"]) == of_function
     model = write_tokenizer(tmp_path / "model")

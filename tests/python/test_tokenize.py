@@ -102,7 +102,7 @@ def test_special_tokens_in_a_text_are_text_ids_or_an_error(tmp_path: Path, train
     path = written(tmp_path / "in", texts, files=1)
 
     def rows(special: str) -> list[list[int]]:
-        tokenize = sm.Tokenize("text", tokenizer=trained, special_in_text=special)
+        tokenize = sm.Tokenize("text", tokenizer=trained, text_policy=sm.TextPolicy(special_in_text=special))
         return pa.table(sm.Dataset(path, tokenize=tokenize))["tokens"].to_pylist()
 
     assert rows("text") == ids_of(trained, texts)
@@ -115,7 +115,7 @@ def test_special_tokens_in_a_text_are_text_ids_or_an_error(tmp_path: Path, train
 
 def test_empty_text_has_no_tokens_and_null_is_an_error_or_empty(tmp_path: Path, trained: Path) -> None:
     path = written(tmp_path / "in", ["", "a", None], files=1)
-    tokenize = sm.Tokenize("text", tokenizer=trained, eos=EOS, nulls="fill")
+    tokenize = sm.Tokenize("text", tokenizer=trained, eos=EOS, text_policy=sm.TextPolicy(nulls="fill"))
     assert [len(row) for row in pa.table(sm.Dataset(path, tokenize=tokenize))["tokens"].to_pylist()] == [0, 2, 0]
     with pytest.raises(ValueError, match=r"Row 2 of .*: column `text`: the value is null\nhint: nulls=\"fill\""):
         pa.table(sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained)))
@@ -135,7 +135,9 @@ def test_column_of_nulls_alone_is_a_text_column(tmp_path: Path, trained: Path, k
         path.write_text('{"text": null}\n{"text": null}\n')
     else:
         pq.write_table(pa.table({"text": pa.nulls(2)}), path)
-    filled = sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained, eos=EOS, nulls="fill"))
+    filled = sm.Dataset(
+        path, tokenize=sm.Tokenize("text", tokenizer=trained, eos=EOS, text_policy=sm.TextPolicy(nulls="fill"))
+    )
     assert tokens_of(sm.Loader(filled, output="arrow")) == [[], []]
     with pytest.raises(ValueError, match=r"Row 0 of .*: column `text`: the value is null\nhint: nulls=\"fill\""):
         pa.table(sm.Dataset(path, tokenize=sm.Tokenize("text", tokenizer=trained)))
@@ -156,7 +158,7 @@ def test_bytes_are_utf8_or_located_or_replaced(tmp_path: Path, trained: Path) ->
     pq.write_table(pa.table({"text": [b"ab", b"ab\xffc"]}), tmp_path / "bytes.parquet")
     with pytest.raises(ValueError, match=r"Row 1 of .*: the bytes are not UTF-8 from offset 2 on"):
         pa.table(sm.Dataset(tmp_path / "bytes.parquet", tokenize=sm.Tokenize("text", tokenizer=trained)))
-    tokenize = sm.Tokenize("text", tokenizer=trained, invalid="replace")
+    tokenize = sm.Tokenize("text", tokenizer=trained, text_policy=sm.TextPolicy(invalid="replace"))
     found = pa.table(sm.Dataset(tmp_path / "bytes.parquet", tokenize=tokenize))["tokens"].to_pylist()
     assert found == ids_of(trained, ["ab", b"ab\xffc".decode(errors="replace")])
 
@@ -175,7 +177,9 @@ def test_several_columns_are_joined_without_nulls_and_labels_leave_out_the_first
 
 
 def test_labels_are_padded_with_the_label_to_ignore_unless_another_is_named(tmp_path: Path, trained: Path) -> None:
-    tokenize = sm.Tokenize("text", tokenizer=trained, labels="all", ignore_index=-7, nulls="fill")
+    tokenize = sm.Tokenize(
+        "text", tokenizer=trained, labels=sm.Labels("all", ignore_index=-7), text_policy=sm.TextPolicy(nulls="fill")
+    )
     data = sm.Dataset(written(tmp_path / "in", ["a", None]), tokenize=tokenize)
     mixture = sm.Mixture({"a": data, "b": data}, weights={"a": 1, "b": 1})
 

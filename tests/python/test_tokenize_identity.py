@@ -33,7 +33,7 @@ class Repeated(list[int]):
 
 
 def of_function(function: Any, version: str = "1") -> sm.Tokenize:
-    return sm.Tokenize("text", function=function, version=version)
+    return sm.Tokenize("text", function=sm.TokenFunction(function, version))
 
 
 def test_partials_and_objects_are_known_by_their_function_or_class_and_the_version(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def chat(tokenizer: sm.Tokenizer | Path, **options: Any) -> sm.Tokenize:
 def test_order_of_variables_is_none_of_the_fingerprint_and_that_of_their_keys_is(tokenizer: sm.Tokenizer) -> None:
     def fingerprint(**kwargs: Any) -> str:
         template = "{{ a | tojson }}{{ b }}"
-        return chat(tokenizer, chat_template=template, template_kwargs=kwargs).fingerprint
+        return chat(tokenizer, chat_template=sm.ChatTemplate(template, template_kwargs=kwargs)).fingerprint
 
     assert fingerprint(a=1, b=2) == fingerprint(b=2, a=1)
     assert fingerprint(a={"x": 1, "y": 2}) != fingerprint(a={"y": 2, "x": 1})
@@ -66,7 +66,7 @@ def test_order_of_variables_is_none_of_the_fingerprint_and_that_of_their_keys_is
 @pytest.mark.parametrize("kwargs", [{1: "a"}, {"a": {1: 2, "b": 3}}, {"a": [{"b": ({None: 1},)}]}], ids=str)
 def test_variable_with_a_key_that_is_not_a_string_is_refused(tokenizer: sm.Tokenizer, kwargs: dict[Any, Any]) -> None:
     with pytest.raises(sm.OptionError, match="the keys of template_kwargs, and of dicts in it, must be strings, not"):
-        chat(tokenizer, template_kwargs=kwargs)
+        chat(tokenizer, chat_template=sm.ChatTemplate(template_kwargs=kwargs))
 
 
 def test_equal_ones_have_equal_fingerprints_and_others_are_not_equal(tmp_path: Path, tokenizer: sm.Tokenizer) -> None:
@@ -85,5 +85,5 @@ def test_equal_ones_have_equal_fingerprints_and_others_are_not_equal(tmp_path: P
     assert chat(other) == chat(one)
     assert sm.Tokenize("text", tokenizer=one) == sm.Tokenize("text", tokenizer=tokenizer), "no template is used"
     flags: list[Any] = [True, 1]
-    true, number = (chat(tokenizer, template_kwargs={"a": flag}) for flag in flags)
+    true, number = (chat(tokenizer, chat_template=sm.ChatTemplate(template_kwargs={"a": flag})) for flag in flags)
     assert true != number

@@ -56,7 +56,9 @@ def test_rows_without_labels_are_skipped_and_no_other_row(tmp_path: Path, tokeni
         return [{"role": role, "content": f"turn {row}"}]
 
     pq.write_table(pa.table({"id": range(300), "messages": [chat(row) for row in range(300)]}), tmp_path / "x.parquet")
-    tokenize = sm.Tokenize(messages="messages", tokenizer=tokenizer, labels="assistant", on_unlabelled="raise")
+    tokenize = sm.Tokenize(
+        messages="messages", tokenizer=tokenizer, labels=sm.Labels("assistant", on_unlabelled="raise")
+    )
     loader = sm.Loader(
         sm.Dataset(tmp_path / "x.parquet", columns=["id", "tokens", "labels"], tokenize=tokenize),
         errors=sm.ErrorPolicy(rows="skip"),
@@ -71,7 +73,7 @@ def test_rows_of_a_function_with_nulls_are_skipped_and_no_other_row(tmp_path: Pa
     def function(batch: Any) -> dict[str, Any]:
         return {"tokens": [None if int(text.as_py()) % 4 == 0 else [1, 2] for text in batch["text"]]}
 
-    tokenize = sm.Tokenize("text", function=function, version="1")
+    tokenize = sm.Tokenize("text", function=sm.TokenFunction(function, version="1"))
     loader = sm.Loader(
         sm.Dataset(tmp_path / "x.parquet", tokenize=tokenize), errors=sm.ErrorPolicy(rows="skip"), output="numpy"
     )
@@ -84,7 +86,7 @@ def test_interrupt_during_a_function_is_raised_and_skips_no_row(tmp_path: Path) 
     def function(batch: Any) -> dict[str, Any]:
         raise KeyboardInterrupt
 
-    tokenize = sm.Tokenize("text", function=function, version="1")
+    tokenize = sm.Tokenize("text", function=sm.TokenFunction(function, version="1"))
     loader = sm.Loader(
         sm.Dataset(tmp_path / "x.parquet", tokenize=tokenize),
         errors=sm.ErrorPolicy(rows="skip"),
@@ -140,11 +142,18 @@ def test_wrong_column_of_lengths_is_not_blamed_on_counts(
 
 
 @pytest.mark.parametrize(
-    "option", [{"eos": 5}, {"bos": "x"}, {"nulls": "fill"}, {"invalid": "replace"}, {"max_document_bytes": 10}]
+    ("option", "value"),
+    [("eos", 5), ("bos", "x"), ("nulls", "fill"), ("invalid", "replace"), ("max_document_bytes", 10)],
 )
-def test_option_that_a_function_does_not_use_is_refused(option: dict[str, Any]) -> None:
-    with pytest.raises(sm.OptionError, match=next(iter(option))):
-        sm.Tokenize("text", function=lambda batch: {"tokens": [[1]] * batch.num_rows}, version="1", **option)
+def test_option_that_a_function_does_not_use_is_refused(option: str, value: Any) -> None:
+    function = sm.TokenFunction(lambda batch: {"tokens": [[1]] * batch.num_rows}, version="1")
+    options = {option: value}
+    if option not in ("bos", "eos"):
+        options = {"text_policy": sm.TextPolicy(**options)}
+    with pytest.raises(
+        sm.OptionError, match=rf"{option} is for text( and messages)? and completion, and the source is function"
+    ):
+        sm.Tokenize("text", function=function, **options)
 
 
 @pytest.mark.parametrize("role", ["bos", "eos"])
@@ -160,8 +169,10 @@ def test_token_that_is_not_known_is_refused_with_the_special_tokens(tokenizer: s
 
 
 def test_repr_shows_what_differs_from_the_defaults_and_tokens_by_their_text(tokenizer: sm.Tokenizer) -> None:
-    shown = repr(sm.Tokenize("text", tokenizer=tokenizer, bos=257, eos=True, nulls="fill"))
-    assert shown == f"Tokenize('text', tokenizer={tokenizer!r}, bos='<|start|>', eos='<|end|>', nulls='fill')"
+    policy = sm.TextPolicy(nulls="fill")
+    shown = repr(sm.Tokenize("text", tokenizer=tokenizer, bos=257, eos=True, text_policy=policy))
+    tokens = "bos='<|start|>', eos='<|end|>'"
+    assert shown == f"Tokenize('text', tokenizer={tokenizer!r}, {tokens}, text_policy={policy!r})"
     assert repr(sm.Tokenize("text", tokenizer=tokenizer)) == f"Tokenize('text', tokenizer={tokenizer!r})"
 
 

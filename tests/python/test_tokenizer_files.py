@@ -161,9 +161,11 @@ def failing_calls(directory: Path) -> dict[str, Callable[[], Any]]:
         "template that raises": chat(chat_template=template),
         "template with an unknown method": chat(chat_template="{{ messages[0].content.nothing() }}"),
         "variables of a template": lambda: sm.Tokenize(
-            messages="m", tokenizer=tokenizer, chat_template="a", template_kwargs=unknown
+            messages="m", tokenizer=tokenizer, chat_template=sm.ChatTemplate("{{ a }}", template_kwargs=unknown)
         ),
-        "date": lambda: sm.Tokenize(messages="m", tokenizer=tokenizer, chat_template="a", now=LONG),
+        "date": lambda: sm.Tokenize(
+            messages="m", tokenizer=tokenizer, chat_template=sm.ChatTemplate("{{ a }}", now=LONG)
+        ),
     }
 
 

@@ -29,6 +29,13 @@ ROWS = [
 OWN_HINTS = {name: hint for names, hint in unknown._REPLACEMENTS.items() for name in names.split()}
 OPTION_CLASSES = (sm.Runtime, sm.Output, sm.Shuffle, sm.Transform, sm.ErrorPolicy, sm.TextOptions, sm.Packing)
 
+#: Calls whose further options are in classes of their own.
+GROUPS = {
+    sm.Tokenize: (sm.ChatTemplate, sm.Labels, sm.TextPolicy, sm.TokenFunction),
+    sm.Images: (sm.ImagePaths,),
+    WebDatasetSource: (curate.SampleKeys,),
+}
+
 
 def options_of(target: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(target).parameters)
@@ -79,6 +86,24 @@ def test_option_of_a_class_that_a_loader_takes_is_refused_with_the_class(name: s
     assert call is not None
     assert getattr(sm, call[1]) in OPTION_CLASSES
     assert name in options_of(getattr(sm, call[1]))
+
+
+@in_one(
+    "call, group, name",
+    [
+        (call, group, name)
+        for call, groups in GROUPS.items()
+        for group in groups
+        for name in sorted({*options_of(group)} - {*options_of(call)})
+    ],
+    ids=str,
+)
+def test_option_of_a_group_is_refused_with_the_class_of_the_group(call: Any, group: Any, name: str) -> None:
+    room = r"sm\.(?:curate\.)?"
+    found = rf"use {room}{call.__name__}\(…, (\w+)={room}{group.__name__}\((?:…, )?{name}=…\)\)"
+    taken = re.fullmatch(found, refusal(call, name))
+    assert taken is not None
+    assert taken[1] in options_of(call)
 
 
 @in_one("name", sorted({*options_of(sm.Dataset)} - {*options_of(sm.Loader), "threads"}))
@@ -136,6 +161,24 @@ def test_option_of_batches_is_refused_with_the_loader(name: str) -> None:
             f"Shuffle() got an unexpected keyword argument 'zzz'\nhint: the options are window_bytes{LISTED}",
         ),
         (
+            lambda: sm.Tokenize("text", tokenizer="model", nulls="fill"),
+            "Tokenize() got an unexpected keyword argument 'nulls'\n"
+            "hint: use sm.Tokenize(…, text_policy=sm.TextPolicy(nulls=…))",
+        ),
+        (
+            lambda: sm.Tokenize("text", tokenizer="model", labels="all", labels_output="y"),
+            "Tokenize() got an unexpected keyword argument 'labels_output'\nhint: use labels=sm.Labels(…, output=…)",
+        ),
+        (
+            lambda: sm.Images("file", size=8, source="path", root="photos"),
+            "Images() got an unexpected keyword argument 'root'\nhint: use sm.Images(…, source=sm.ImagePaths(root=…))",
+        ),
+        (
+            lambda: WebDatasetSource("shards", texts_field="text"),
+            "WebDatasetSource() got an unexpected keyword argument 'texts_field'\n"
+            "hint: use sm.curate.WebDatasetSource(…, keys=sm.curate.SampleKeys(texts_field=…))",
+        ),
+        (
             lambda: ParquetSink("out", exist_ok=True),
             "ParquetSink() got an unexpected keyword argument 'exist_ok'\n"
             'hint: use mode="overwrite", which replaces the existing output',
@@ -176,7 +219,7 @@ def test_signature_and_subclasses_keep_their_own_options(tmp_path) -> None:
     assert list(inspect.signature(sm.Loader).parameters)[:2] == ["data", "batch_size"]
 
 
-@pytest.mark.parametrize("public", [sm.Loader, sm.merge, sm.Runtime, Pipeline, curate.inspect])
+@pytest.mark.parametrize("public", [sm.Loader, sm.merge, sm.Runtime, sm.TokenFunction, Pipeline, curate.inspect])
 def test_class_or_function_that_explains_its_options_can_be_pickled(public: Any) -> None:
     assert pickle.loads(pickle.dumps(public)) is public
 

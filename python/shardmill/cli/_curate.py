@@ -19,6 +19,7 @@ from shardmill.cli._options import (
     Size,
     json_option,
     one_of,
+    options_of,
     paths_argument,
     progress_option,
     sample_options,
@@ -36,7 +37,6 @@ _OF_SOURCES = (
     *("fields", "files_per_partition", "partition_bytes"),
     *("max_batch_bytes", "max_decoded_bytes", "allowed_roots"),
 )
-_OF_TARS = ("sample_id_field", "texts_field", "images_field", "image_member_field", "ignore_zeros")
 _REPEATS = (
     "note: without --checkpoint, --mode resume processes all inputs again; files of the same inputs are replaced, "
     "others are kept\nhint: to skip what earlier runs have done, use --checkpoint DIR in each run"
@@ -238,15 +238,15 @@ def _source_format(src: tuple[str, ...], chosen: str) -> str:
 
 
 def _source(src: tuple[str, ...], source_format: str, options: dict[str, Any]) -> Any:
-    from shardmill.curate import InterleavedParquetSource, WebDatasetSource
+    from shardmill.curate import InterleavedParquetSource, SampleKeys, WebDatasetSource
 
     shared = {name: options[name] for name in _OF_SOURCES}
     if source_format == "webdataset":
         return WebDatasetSource(
             src,
             **shared,
-            **{name: options[name] for name in _OF_TARS},
-            json_extensions=options["json_extension"] or (".json",),
+            keys=SampleKeys(**options_of(SampleKeys, options), json_extensions=options["json_extension"] or (".json",)),
+            ignore_zeros=options["ignore_zeros"],
             per_image_fields=options["per_image_field"],
             per_text_fields=options["per_text_field"],
             materialize_on_read=bool(options["materialize_on_read"]),

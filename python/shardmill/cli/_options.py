@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -137,6 +138,11 @@ FROM_1: dict[str, Any] = FROM_0 | {"type": click.IntRange(min=1)}
 def one_of(*names: str) -> dict[str, Any]:
     """Declare a choice of these names; the first one is the default."""
     return {"type": click.Choice(names), "default": names[0], "show_default": True}
+
+
+def options_of(kind: type[Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return those options of a command that a class of options has, under the same names."""
+    return {field.name: options[field.name] for field in fields(kind) if field.name in options}
 
 
 def together(*options: Decorator) -> Decorator:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from shardmill.cli._options import DIRECTORY, PATH, Decorator, JsonObject, Names, one_of, together
+from shardmill.cli._options import DIRECTORY, PATH, Decorator, JsonObject, Names, one_of, options_of, together
 from shardmill.errors import OptionError
 
 if TYPE_CHECKING:
@@ -76,18 +75,22 @@ def tokenize_of(options: dict[str, Any]) -> Tokenize:
     Raises:
         click.UsageError: If they are not valid together.
     """
-    from shardmill import Tokenize
+    from shardmill import ChatTemplate, Labels, TextPolicy, Tokenize
 
-    values = {field.name: options[field.name] for field in fields(Tokenize) if field.name in options}
     has_other = any(options[name] for name in ("messages", "prompt", "completion"))
-    template = options["chat_template"]
+    template, labels = options["chat_template"], options["labels"]
     try:
         return Tokenize(
             list(options["text_columns"] or ([] if has_other else ["text"])),
-            **values
+            **options_of(Tokenize, options)
             | {
                 "tokenizer": tokenizer_of(options),
-                "chat_template": None if template is None else Path(template),
+                "chat_template": ChatTemplate(
+                    None if template is None else Path(template), **options_of(ChatTemplate, options)
+                ),
+                "labels": labels
+                and Labels(labels, **options_of(Labels, options) | {"output": options.get("labels_output", "labels")}),
+                "text_policy": TextPolicy(**options_of(TextPolicy, options)),
             },
         )
     except OptionError as error:

@@ -30,7 +30,7 @@ from shardmill.curate._pipeline import Pipeline
 from shardmill.curate._pixels import phash
 from shardmill.curate._report import Report
 from shardmill.curate._sinks import ParquetSink, WebDatasetSink
-from shardmill.curate._sources import InterleavedParquetSource, WebDatasetSource
+from shardmill.curate._sources import InterleavedParquetSource, SampleKeys, WebDatasetSource
 from shardmill.curate._table_source import TableSource
 from shardmill.curate._verification import FileCheck, Problem, verify
 
@@ -54,6 +54,7 @@ __all__ = [
     "QRCodeFilter",
     "ReencodeImages",
     "Report",
+    "SampleKeys",
     "SizeFilter",
     "TableSource",
     "WebDatasetSink",

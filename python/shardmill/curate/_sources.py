@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, asdict, dataclass, fields
 from os import PathLike
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from shardmill._choices import check_fields
 from shardmill._native.storage import redacted
-from shardmill._option_values import checked_schema, keep_iterated, listed, whole
+from shardmill._option_values import check_kind, checked_schema, keep_iterated, listed, whole
 from shardmill._sizes import byte_count
 from shardmill._warnings import warn_caller
 from shardmill.errors import OptionError
@@ -28,8 +28,6 @@ def described(options: Any) -> str:
 
 #: Enough rows to make starting a split cheap, few enough to keep all cores busy.
 _TABLE_PARTITION_BYTES = 32_000_000
-_KEYS = ("sample_id_field", "texts_field", "images_field", "image_member_field")
-_IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,6 +152,51 @@ class _DocumentSource(Source):
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class SampleKeys:
+    """The keys of texts, images and ids in the JSON of a tar, and the extensions of its members.
+
+    Attributes:
+        sample_id_field: key of the document's id; by default, the id is the member's name without
+            its extension.
+        texts_field: key of the list of texts.
+        images_field: key of the list of images.
+        image_member_field: key that names the member, for entries without a member name.
+        json_extensions: extensions of the members that are documents, in lower or upper case. An
+            extension that ends with ``.json`` also matches with ``.gz`` or ``.zst`` after it.
+            Hidden members are not documents. ``X.Y.json`` next to ``X.json`` is a document only if
+            it has one of the lists, texts or images.
+        image_extensions: extensions that are tried for the document's own image, with or without
+            the dot.
+
+    Raises:
+        ValueError: If a key or an extension is not a string.
+
+    Examples:
+        >>> from shardmill.curate import SampleKeys, WebDatasetSource
+        >>> keys = SampleKeys(texts_field="paragraphs", json_extensions=[".meta.json"])
+        >>> WebDatasetSource("shards/", keys=keys).keys.json_extensions
+        ('.meta.json',)
+    """
+
+    sample_id_field: str | None = None
+    texts_field: str = "texts"
+    images_field: str = "images"
+    image_member_field: str | None = None
+    json_extensions: Sequence[str] = (".json",)
+    image_extensions: Sequence[str] = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif")
+
+    def __post_init__(self) -> None:
+        for name, key in vars(self).items():
+            if name.endswith("_extensions"):
+                extensions = listed(f"SampleKeys.{name}", key)
+                if name == "image_extensions":
+                    extensions = [f".{extension.removeprefix('.')}" for extension in extensions]
+                object.__setattr__(self, name, tuple(extensions))
+            elif not isinstance(key, str) and (key is not None or name in ("texts_field", "images_field")):
+                raise OptionError(f"SampleKeys.{name} must be the name of a key, not {key!r}")
+
+
 @dataclass(frozen=True, repr=False)
 class WebDatasetSource(_DocumentSource):
     """Tar shards (``.tar``, ``.tar.gz``, ``.tgz``, ``.tar.zst``) in which each JSON member is one document.
@@ -168,14 +211,7 @@ class WebDatasetSource(_DocumentSource):
             of dropped images; ``Report.warnings`` names such lists.
         per_text_fields: keys whose lists have one value per text. A key in both options has one value per text and
             image, in reading order.
-        sample_id_field: key of the document's id; by default, the id is the member's name without its extension.
-        texts_field: key of the list of texts.
-        images_field: key of the list of images.
-        image_member_field: key that names the member, for entries without a member name.
-        json_extensions: extensions of the members that are documents, in lower or upper case. An extension that ends with ``.json`` also matches
-            with ``.gz`` or ``.zst`` after it. Hidden members are not documents. ``X.Y.json`` next to ``X.json`` is a document only if it has
-            one of the lists, texts or images.
-        image_extensions: extensions that are tried for the document's own image, with or without the dot.
+        keys: the keys of texts, images and ids, and the extensions of members.
         ignore_zeros: read past the zeros that end an archive, like ``tar -i``, for archives joined with ``cat``. By default,
             bytes after the end are quarantined.
         materialize_on_read: provide image bytes to every stage; otherwise they are fetched when they are written.
@@ -190,35 +226,21 @@ class WebDatasetSource(_DocumentSource):
 
     per_image_fields: Sequence[str] = ()
     per_text_fields: Sequence[str] = ()
-    sample_id_field: str | None = None
-    texts_field: str = "texts"
-    images_field: str = "images"
-    image_member_field: str | None = None
-    json_extensions: Sequence[str] = (".json",)
-    image_extensions: Sequence[str] = _IMAGE_EXTENSIONS
+    keys: SampleKeys | None = None
     ignore_zeros: bool = False
     materialize_on_read: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(WebDatasetSource, vars(self))
-        for option in _KEYS:
-            key = getattr(self, option)
-            if not isinstance(key, str) and (key is not None or option in ("texts_field", "images_field")):
-                raise OptionError(f"{option} must be the name of a key, not {key!r}")
+        check_kind("keys", self.keys, SampleKeys, "sm.curate.SampleKeys(texts_field='text')")
 
     def _options(self) -> dict[str, Any]:
         """Return the options of the native reader."""
         return super()._options() | {
             "per_image_fields": listed("per_image_fields", self.per_image_fields),
             "per_text_fields": listed("per_text_fields", self.per_text_fields),
-            "keys": {
-                **{name: getattr(self, name) for name in _KEYS},
-                "json_extensions": listed("json_extensions", self.json_extensions),
-                "image_extensions": [
-                    f".{extension.removeprefix('.')}" for extension in listed("image_extensions", self.image_extensions)
-                ],
-            },
+            "keys": asdict(self.keys or SampleKeys()),
             "ignore_zeros": self.ignore_zeros,
             "materialize_on_read": self.materialize_on_read,
         }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol, 
 from shardmill._choices import check_choice
 from shardmill._native import load as _native
 from shardmill._native.columns import rows_of
-from shardmill._option_values import checked_schema, checked_seed, flag, listed, row_at, whole
+from shardmill._option_values import check_kind, checked_schema, checked_seed, flag, listed, row_at, whole
 from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, warn_of_stall
 from shardmill._terminal import counted
@@ -162,10 +162,7 @@ class Dataset(ArrowRows):
         checked_schema("schema", schema)
         if format is not None and not isinstance(format, str):
             raise OptionError(f"format must be the name of a format, such as 'parquet', not {format!r}")
-        if tokenize is not None and not isinstance(tokenize, Tokenize):
-            raise OptionError(
-                f"tokenize must be a Tokenize, not {tokenize!r}\nhint: write tokenize=sm.Tokenize('text', tokenizer=…)"
-            )
+        check_kind("tokenize", tokenize, Tokenize, "sm.Tokenize('text', tokenizer=…)")
         flag("ignore_zeros", ignore_zeros)
         if partitioning not in (None, "hive"):
             raise OptionError(f"partitioning must be None or 'hive', not {partitioning!r}")

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Literal
 
 from shardmill._choices import check_fields
+from shardmill._option_values import check_kind
 from shardmill.errors import OptionError
 
 RowPolicy = Literal["raise", "skip", "replace"]
@@ -72,8 +73,5 @@ def error_policy(errors: ErrorPolicy | None) -> ErrorPolicy:
     Raises:
         ValueError: If it is not an ``ErrorPolicy``.
     """
-    if errors is not None and not isinstance(errors, ErrorPolicy):
-        raise OptionError(
-            f'errors must be an ErrorPolicy, not {errors!r}\nhint: write errors=sm.ErrorPolicy(rows="skip"), or choose files= or lines='
-        )
+    check_kind("errors", errors, ErrorPolicy, 'sm.ErrorPolicy(rows="skip"), or choose files= or lines=')
     return errors or ErrorPolicy()

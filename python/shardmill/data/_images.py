@@ -12,7 +12,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from shardmill._choices import check_fields
+from shardmill._choices import check_choice, check_fields
 from shardmill._digests import digest
 from shardmill._native import pixels as _native
 from shardmill._option_values import checked_seed, index_of, whole
@@ -71,6 +71,39 @@ class RandomCrop:
             object.__setattr__(self, name, (float(values[0]), float(values[1])))
 
 
+@dataclass(frozen=True)
+class ImagePaths:
+    """Image files whose paths are in the rows.
+
+    The paths are a column of strings, or the field ``path`` of structs whose ``bytes`` are null.
+
+    Attributes:
+        root: directory that paths are relative to; by default, that of the data set. Absolute
+            paths, ``..``, and links that leave the directory are rejected.
+
+    Raises:
+        FileNotFoundError: If ``root`` is not a directory.
+
+    Examples:
+        >>> import os, shardmill as sm
+        >>> os.makedirs("photos")
+        >>> sm.Images("file", size=224, source=sm.ImagePaths(root="photos")).source
+        ImagePaths(root='photos')
+    """
+
+    root: PathLike | None = None
+
+    def __post_init__(self) -> None:
+        if self.root is None:
+            return
+        if not isinstance(self.root, str | os.PathLike):
+            raise OptionError(f"ImagePaths.root must be a directory, not {self.root!r}")
+        root = os.fspath(self.root)
+        if "://" not in root and not Path(root).is_dir():
+            raise NotFoundError(f"ImagePaths.root {root!r} is not a directory")
+        object.__setattr__(self, "root", root)
+
+
 class Geometry(NamedTuple):
     """Which part of an image becomes which pixels."""
 
@@ -118,11 +151,9 @@ class Images:
         background: color under transparent pixels and around padded images: ``"white"``, ``"black"`` or ``"gray"``, three numbers,
             or ``None`` to drop alpha as Pillow's ``convert`` does; padding is then white.
         orientation: apply the orientation in EXIF or XMP.
-        source: where to read images whose bytes are not in the data. ``"path"`` reads files; the paths are a column of strings, or the field
-            ``path`` of structs whose ``bytes`` are null. ``"url"`` reads URLs, with the options and the cache of their stores, which
-            ``shardmill.storage.configure`` sets; use it only if you trust the authors of the data.
-        root: directory that paths are relative to; by default, that of the data set. Absolute paths, ``..``, and links that leave the
-            directory are rejected.
+        source: where to read images whose bytes are not in the data. ``"path"``, or ``ImagePaths`` with its root, reads files. ``"url"``
+            reads URLs, with the options and the cache of their stores, which ``shardmill.storage.configure`` sets; use it only if you trust
+            the authors of the data.
         max_pixels: maximum of height times width. Larger images are bad; the size is checked before memory is allocated. Decoding takes up to
             12 bytes of memory per pixel.
         damaged: ``"raise"`` treats images that the decoder patches up, such as JPEG data with bad codes, as bad. ``"accept"`` returns them,
@@ -153,8 +184,7 @@ class Images:
     channels: Channels
     background: tuple[int, int, int] | None
     orientation: bool
-    source: ImageSource
-    root: str | None
+    source: ImageSource | ImagePaths
     max_pixels: int
     damaged: DamagedImages
     on_error: Literal["null"] | None
@@ -174,8 +204,7 @@ class Images:
         channels: Channels = "RGB",
         background: str | tuple[int, int, int] | None = "white",
         orientation: bool = True,
-        source: ImageSource = "bytes",
-        root: PathLike | None = None,
+        source: ImageSource | ImagePaths = "bytes",
         max_pixels: int = _MOST_PIXELS,
         damaged: DamagedImages = "raise",
         on_error: Literal["null"] | None = None,
@@ -192,22 +221,20 @@ class Images:
                 "hint: errors=sm.ErrorPolicy(rows='skip') on the loader leaves rows with bad images out"
             )
         check_fields(Images, given)
+        if not isinstance(source, ImagePaths):
+            check_choice("source", source, ImageSource)
         if isinstance(flip, bool) or not isinstance(flip, Real) or not 0 <= flip <= 1:
             raise OptionError(f"flip must be a probability from 0 to 1, not {flip!r}")
         if normalize is not None and dtype == "uint8":
             raise OptionError("normalize needs dtype='float32' or 'bfloat16'")
         if layout == "bytes" and (dtype != "uint8" or normalize is not None):
             raise OptionError("layout='bytes' delivers encoded images, which have no dtype and no normalize")
-        if root is not None and source != "path":
-            raise OptionError("root is the directory of paths, so it needs source='path'")
-        if root is not None and "://" not in os.fspath(root) and not Path(root).is_dir():
-            raise NotFoundError(f"root {os.fspath(root)!r} is not a directory")
         values = given | {
             "size": _checked_size(size, fit),
             "flip": float(flip),
             "normalize": None if normalize is None else _statistics(normalize, 1 if channels == "L" else 3),
             "background": _color(background),
-            "root": None if root is None else os.fspath(root),
+            "source": ImagePaths() if source == "path" else source,
             "max_pixels": whole("max_pixels", max_pixels, 1),
         }
         for name, value in values.items():
@@ -252,7 +279,13 @@ class Images:
 
     @property
     def _settings(self) -> dict[str, Any]:
-        settings = {field.name: getattr(self, field.name) for field in fields(self)}
+        settings = dict[str, Any]()
+        for field in fields(self):
+            settings[field.name] = value = getattr(self, field.name)
+            # The fingerprint depends on this order.
+            if field.name == "source":
+                is_path = isinstance(value, ImagePaths)
+                settings |= {"source": "path", "root": value.root} if is_path else {"root": None}
         if isinstance(self.fit, RandomCrop):
             return settings | {"fit": "random_crop", "scale": self.fit.scale, "ratio": self.fit.ratio}
         return settings | {"scale": None, "ratio": None}

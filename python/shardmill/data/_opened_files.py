@@ -115,8 +115,8 @@ class OpenedFiles:
 
         Empty if sources differ in this.
         """
-        labelled = [one for one in self.tokenize if one is not None and one.labels is not None]
-        each = [{one.labels_output: one.ignore_index} for one in labelled]
+        labels = [one.labels for one in self.tokenize if one is not None and one.labels is not None]
+        each = [{one.output: one.ignore_index} for one in labels]
         return each[0] if each and all(pads == each[0] for pads in each) else {}
 
     @property

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardmill._choices import check_fields
+from shardmill._option_values import check_kind
 from shardmill.errors import OptionError
 
 Encoding = Literal["utf-8", "utf-16", "latin-1", "cp1252"]
@@ -59,6 +60,5 @@ def checked_text(text: TextOptions | None) -> TextOptions | None:
     Raises:
         ValueError: If it is not a ``TextOptions``.
     """
-    if text is not None and not isinstance(text, TextOptions):
-        raise OptionError(f'text must be a TextOptions, not {text!r}\nhint: write text=sm.TextOptions(delimiter=";")')
+    check_kind("text", text, TextOptions, 'sm.TextOptions(delimiter=";")')
     return text

@@ -3,46 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from shardmill._extras import pyarrow_for
 from shardmill.data._arrow import as_pyarrow
 from shardmill.data._type_names import type_name
+from shardmill.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@dataclass(frozen=True)
 class TokenFunction:
-    """Calls a function and returns Arrow arrays of its lists.
+    """A function that computes tokens from record batches.
 
-    Args:
-        function: takes a record batch, and returns a mapping with a list of lists for each output.
-        outputs: names of the tokens, and of the labels if there are any.
-        dtype: type of the tokens, ``"int32"`` or ``"int64"``; labels are int64.
+    Attributes:
+        function: called with a ``pyarrow.RecordBatch``. Returns a dict that maps
+            ``Tokenize.output``, and ``Labels.output`` with ``labels="function"``, to a list of
+            lists. It holds the GIL and may be called from several threads.
+        version: change it whenever the results of the function change. It also stands for the
+            arguments of a ``functools.partial`` and for the attributes of an object. Counts of
+            other versions are not used. States of other versions are rejected with packing; without
+            packing they are loaded with a warning.
+
+    Raises:
+        ValueError: If ``function`` is not callable, or ``version`` is not a string.
+
+    Examples:
+        >>> import shardmill as sm
+        >>> def code_points(batch):
+        ...     return {"tokens": [[ord(letter) for letter in word] for word in batch["word"].to_pylist()]}
+        >>> sm.Tokenize("word", function=sm.TokenFunction(code_points, version="1")).outputs
+        ['tokens']
     """
 
-    def __init__(self, function: Callable[[Any], Any], outputs: list[str], dtype: str) -> None:
-        # Says it now instead of in a thread that tokenizes.
-        pyarrow_for("Tokenize with a function")
-        self._function, self._outputs, self._types = function, outputs, [dtype, "int64"]
+    function: Callable[[Any], Mapping[str, Any]]
+    version: str
 
-    def __call__(self, batch: Any) -> list[pa.Array]:
-        """Return the lists of a record batch.
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise OptionError(f"TokenFunction.function must be callable, not {self.function!r}")
+        if not isinstance(self.version, str):
+            raise OptionError(
+                "TokenFunction.version must be a string that changes when the results of the function "
+                f"change, not {self.version!r}"
+            )
 
-        Raises:
-            TypeError: If the function returns something else.
-        """
-        import pyarrow as pa
 
-        result = self._function(as_pyarrow(batch))
-        if not isinstance(result, Mapping) or any(name not in result for name in self._outputs):
-            found = list(result) if isinstance(result, Mapping) else type(result).__name__
-            raise TypeError(f"the function must return a dict with {' and '.join(self._outputs)}, not {found}")
-        types = [pa.list_(pa.field("item", pa.type_for_alias(name), nullable=False)) for name in self._types]
-        lists = zip(self._outputs, types, strict=False)
-        return [_integers(name, pa.array(result[name]), kind) for name, kind in lists]
+def token_lists(function: Callable[[Any], Any], types: Mapping[str, str], batch: Any) -> list[pa.Array]:
+    """Call a function with a record batch, and return Arrow arrays of its lists.
+
+    Args:
+        function: returns a mapping with a list of lists for each output.
+        types: the type of the values of each output.
+        batch: the record batch.
+
+    Raises:
+        TypeError: If the function returns something else.
+    """
+    import pyarrow as pa
+
+    result = function(as_pyarrow(batch))
+    if not isinstance(result, Mapping) or any(name not in result for name in types):
+        found = list(result) if isinstance(result, Mapping) else type(result).__name__
+        raise TypeError(f"the function must return a dict with {' and '.join(types)}, not {found}")
+    kinds = {name: pa.list_(pa.field("item", pa.type_for_alias(of), nullable=False)) for name, of in types.items()}
+    return [_integers(name, pa.array(result[name]), kind) for name, kind in kinds.items()]
 
 
 def name_of(function: Callable[[Any], Any]) -> str:

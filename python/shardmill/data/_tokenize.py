@@ -5,40 +5,33 @@ from __future__ import annotations
 import inspect
 import os
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
 from shardmill._choices import check_fields
 from shardmill._digests import digest
+from shardmill._extras import pyarrow_for
 from shardmill._native import load as _native
-from shardmill._option_values import listed, whole
-from shardmill._sizes import byte_count
-from shardmill.data._chat_template import json_of, template_kwargs_of, template_text
+from shardmill._option_values import check_filled, check_kind, listed
+from shardmill.data._chat_template import ChatTemplate, json_of
 from shardmill.data._counts_directory import check_counts_directory, default_counts
-from shardmill.data._token_function import TokenFunction, name_of
+from shardmill.data._token_function import TokenFunction, name_of, token_lists
 from shardmill.data._token_ids import token_id_of
-from shardmill.data._tokenizer import SpecialInText, Tokenizer, native_tokenizer
+from shardmill.data._token_options import LabelKind, Labels, TextPolicy
+from shardmill.data._tokenizer import Tokenizer, native_tokenizer
 from shardmill.errors import FormatError, OptionError
 from shardmill.storage._paths import PathLike
 
-NullTexts = Literal["raise", "fill"]
-InvalidBytes = Literal["raise", "replace"]
 TokenType = Literal["int32", "int64"]
-Labels = Literal["all", "assistant", "completion", "function"]
-AssistantSpans = Literal["generation", "prefix"]
-Unlabelled = Literal["keep", "raise"]
 
 #: Incremented when the ids of a text change, so that older counts and states are not reused.
 TOKENIZATION_VERSION = 2
 
-#: The largest text, in bytes.
-_MOST_BYTES = 256 << 20
-
-#: How many characters of a text, such as a template, the ``repr`` shows.
-_SHOWN = 80
+#: How many characters of an option, such as a template, the ``repr`` shows.
+_SHOWN = 200
 
 
 @dataclass(frozen=True, init=False)
@@ -58,46 +51,25 @@ class Tokenize:
             template makes one text of it, as ``apply_chat_template`` of transformers does.
         prompt: a column of prompts. A prompt is a text, or a list of messages.
         completion: a column of what follows each prompt. Both are encoded as one text.
-        function: called as ``function(batch)`` with a ``pyarrow.RecordBatch``. Returns a dict that maps ``output``, and ``labels_output`` with
-            ``labels="function"``, to a list of lists. It holds the GIL and may be called from several threads.
-        version: required with ``function``. Change it whenever the results of the function change. It also stands for the arguments of a
-            ``functools.partial`` and for the attributes of an object. Counts of other versions are not used.
-            States of other versions are rejected with packing; without packing they are loaded with a warning.
+        function: a ``TokenFunction`` that computes the tokens.
         tokenizer: a ``Tokenizer``, or its path.
         bos: token before each non-empty row: a token, an id, or ``True`` for the one named in the tokenizer's directory. Not
             for messages, whose template writes such tokens.
         eos: token after each non-empty row, likewise.
         add_special_tokens: run the post-processor of the tokenizer, which may add special tokens.
-        special_in_text: what special tokens in a text become. ``"text"`` encodes them like other text, ``"id"`` returns their ids, as Hugging
-            Face tokenizers do, and ``"raise"`` raises with file and row, as tiktoken does. By default ``"id"`` for messages, whose template
-            writes special tokens, and ``"text"`` for all else. For ``tekken.json`` and ``.model`` files, ``"id"`` is allowed for messages only.
         separator: text between the texts of several columns. A null is left out together with its separator.
-        chat_template: the Jinja template for messages, or a ``Path`` to it; that of the tokenizer's directory by default.
-        assistant_spans: how to find what an assistant wrote. ``"generation"`` uses the generation blocks of the template. ``"prefix"`` compares
-            the text up to and including a turn with the text before it and a generation prompt.
-        tools: column of the tools that the template gets, as lists of structs or JSON.
-        documents: column of the documents that the template gets, likewise.
-        template_kwargs: further variables of the template, as a dict of JSON values.
-        now: the date for templates that ask for it, such as ``"2026-01-31"``. Without it they raise, since their tokens change every day.
-        labels: adds a list column of labels, which are the tokens, not shifted, or ``ignore_index``. ``"all"`` labels all tokens,
-            ``"assistant"`` what an assistant wrote, ``"completion"`` the completion, and ``"function"`` takes them from ``function``. A token
-            that overlaps labelled text has a label. The first label of a row is always ``ignore_index``, except with ``function``.
-        ignore_index: label of tokens that a loss ignores.
-        on_unlabelled: what happens to a row in which all labels are ignored, with ``labels="assistant"`` or ``"completion"``. ``"keep"``
-            delivers it, and the first such row logs a warning; ``"raise"`` raises an error that names the file and the row.
+        chat_template: the Jinja template for messages, a ``Path`` to it, or a ``ChatTemplate`` with further options; that of the tokenizer's
+            directory by default.
+        labels: adds a list column of labels. ``"all"`` labels all tokens, ``"assistant"`` what an assistant wrote, ``"completion"`` the
+            completion, and ``"function"`` takes them from ``function``. ``Labels`` has further options.
+        text_policy: what happens to special tokens, nulls and invalid bytes in texts.
         output: name of the column of tokens.
-        labels_output: name of the column of labels, int64.
         dtype: type of the tokens, ``"int32"`` or ``"int64"``.
-        nulls: what to do with a null: ``"raise"`` raises an error that names the file and the row; ``"fill"`` produces a row without tokens.
-        invalid: what to do with invalid UTF-8: ``"raise"`` raises an error that names the file, the row and the offset; ``"replace"``
-            substitutes U+FFFD.
         counts: directory for the token counts that packing needs. It may be in an object store, and data sets and processes share it. The
             default is ``counts`` in ``SHARDMILL_CACHE_DIR`` or in the user's cache directory. Below the data, its name must start with ``_``
             or ``.``, such as ``_counts``, so that it does not become data itself. Missing counts are recomputed. Processes that
             count at the same time count each block once, and take over what a dead one leaves; in object stores and other places without
             file locks, a block may be counted several times.
-        max_document_bytes: maximum size of a text, such as ``"256MiB"``. A larger text raises an error. A rendered conversation is also
-            limited to 64 MiB.
 
     Raises:
         ValueError: If an option is not valid, such as a token that the tokenizer does not have, or a template that cannot tell what an
@@ -108,30 +80,18 @@ class Tokenize:
     messages: str | None
     prompt: str | None
     completion: str | None
-    function: Callable[[Any], Mapping[str, Any]] | None
-    version: str | None
+    function: TokenFunction | None
     tokenizer: Tokenizer | None
     bos: int | None
     eos: int | None
     add_special_tokens: bool
-    special_in_text: SpecialInText | None
     separator: str | None
-    chat_template: str | None
-    assistant_spans: AssistantSpans
-    tools: str | None
-    documents: str | None
-    template_kwargs: dict[str, Any]
-    now: str | None
+    chat_template: ChatTemplate
     labels: Labels | None
-    ignore_index: int
-    on_unlabelled: Unlabelled
+    text_policy: TextPolicy
     output: str
-    labels_output: str
     dtype: TokenType
-    nulls: NullTexts
-    invalid: InvalidBytes
     counts: str
-    max_document_bytes: int
 
     def __init__(
         self,
@@ -140,58 +100,28 @@ class Tokenize:
         messages: str | None = None,
         prompt: str | None = None,
         completion: str | None = None,
-        function: Callable[[Any], Mapping[str, Any]] | None = None,
-        version: str | None = None,
+        function: TokenFunction | None = None,
         tokenizer: Tokenizer | str | Path | None = None,
         bos: str | int | bool | None = None,
         eos: str | int | bool | None = None,
         add_special_tokens: bool = False,
-        special_in_text: SpecialInText | None = None,
         separator: str | None = None,
-        chat_template: str | Path | None = None,
-        assistant_spans: AssistantSpans = "generation",
-        tools: str | None = None,
-        documents: str | None = None,
-        template_kwargs: Mapping[str, Any] | None = None,
-        now: str | None = None,
-        labels: Labels | None = None,
-        ignore_index: int = -100,
-        on_unlabelled: Unlabelled = "keep",
+        chat_template: str | Path | ChatTemplate | None = None,
+        labels: LabelKind | Labels | None = None,
+        text_policy: TextPolicy | None = None,
         output: str = "tokens",
-        labels_output: str = "labels",
         dtype: TokenType = "int32",
-        nulls: NullTexts = "raise",
-        invalid: InvalidBytes = "raise",
         counts: PathLike | None = None,
-        max_document_bytes: int | str = _MOST_BYTES,
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
         check_fields(Tokenize, given)
-        texts = (
-            "messages",
-            "prompt",
-            "completion",
-            "separator",
-            "tools",
-            "documents",
-            "now",
-            "output",
-            "labels_output",
-        )
-        for name in texts:
-            value = given[name]
-            is_text = isinstance(value, str) and (value != "" or name == "separator")
-            if not is_text and (value is not None or name in ("output", "labels_output")):
-                raise OptionError(f"{name} must be a non-empty string, not {reprlib.repr(value)}")
-        if not isinstance(chat_template, str | Path | None):
-            raise OptionError(
-                f"chat_template must be the text of a template or a Path to it, not {reprlib.repr(chat_template)}"
-            )
+        for name in ("messages", "prompt", "completion", "separator", "output"):
+            if name != "separator" or separator != "":
+                check_filled(name, given[name], is_optional=name != "output")
+        check_kind("function", function, TokenFunction, 'sm.TokenFunction(f, version="1")')
+        check_kind("text_policy", text_policy, TextPolicy, 'sm.TextPolicy(nulls="fill")')
         if not isinstance(counts, str | os.PathLike | None) or counts == "":
             raise OptionError(f"counts must be a directory, not {reprlib.repr(counts)}")
-        if labels is not None and output == labels_output:
-            raise OptionError(f"output and labels_output must differ, and both are {output!r}")
-        ignored = whole("ignore_index", ignore_index, -(2**63))
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
             tokenizer = Tokenizer(tokenizer)
         values = given | {
@@ -199,14 +129,15 @@ class Tokenize:
             "text": (text,) if isinstance(text, str) else tuple(listed("text", text)),
             "bos": token_id_of("bos", bos, tokenizer),
             "eos": token_id_of("eos", eos, tokenizer),
-            "chat_template": template_text(chat_template),
-            "template_kwargs": template_kwargs_of(template_kwargs),
-            "ignore_index": ignored,
+            "chat_template": chat_template if isinstance(chat_template, ChatTemplate) else ChatTemplate(chat_template),
+            "labels": labels if isinstance(labels, Labels | None) else Labels(labels),
+            "text_policy": text_policy or TextPolicy(),
             "counts": default_counts() if counts is None else os.fspath(counts),
-            "max_document_bytes": byte_count(max_document_bytes, "max_document_bytes"),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        if self.labels is not None and output == self.labels.output:
+            raise OptionError(f"output and Labels.output must differ, and both are {output!r}")
         self._check_source()
         self._check_template()
         # Says now what the tokenizer or the template cannot do.
@@ -217,33 +148,28 @@ class Tokenize:
         """Names of the source columns; ``None`` if a function gets all of them."""
         if self.function is not None:
             return list(self.text) or None
-        named = (*self.text, self.messages, self.prompt, self.completion, self.tools, self.documents)
+        more = self.chat_template.tools, self.chat_template.documents
+        named = (*self.text, self.messages, self.prompt, self.completion, *more)
         return [name for name in named if name is not None]
 
     @cached_property
     def fingerprint(self) -> str:
         """Identifies what determines the ids, as 32 hexadecimal digits."""
-        unrelated = {
-            "function",
-            "tokenizer",
-            "output",
-            "labels_output",
-            "dtype",
-            "counts",
-            "max_document_bytes",
-            "on_unlabelled",
-        }
-        identity = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in unrelated}
+        groups = self, self.chat_template, self.labels or Labels("all"), self.text_policy
+        options = {field.name: getattr(group, field.name) for group in groups for field in fields(group)}
+        identity = {name: value for name, value in options.items() if name not in _UNRELATED}
         identity["tokenization"] = TOKENIZATION_VERSION
         identity["tokenizer"] = self.tokenizer and self.tokenizer.fingerprint
-        identity["function"] = None if self.function is None else name_of(self.function)
+        identity["function"] = self.function and name_of(self.function.function)
+        identity["version"] = self.function and self.function.version
+        identity["labels"] = self.labels and self.labels.kind
         identity["chat_template"] = self._template
         if self._tool_template is not None:
             identity["tool_template"] = self._tool_template
         if self._named_roles:
             identity["roles"] = self._named_roles
         # Variables may come in any order. A template may show the order of the keys inside of them.
-        identity["template_kwargs"] = dict(sorted(self.template_kwargs.items()))
+        identity["template_kwargs"] = dict(sorted((self.chat_template.template_kwargs or {}).items()))
         return digest(dict(sorted(identity.items())))
 
     def __eq__(self, other: object) -> bool:
@@ -258,16 +184,14 @@ class Tokenize:
         return hash(self.fingerprint)
 
     def __repr__(self) -> str:
-        defaults = {name: option.default for name, option in inspect.signature(type(self)).parameters.items()}
-        defaults |= {"template_kwargs": {}, "counts": default_counts()}
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        given = {name: value for name, value in values.items() if value != defaults[name]}
+        unset = default_counts(), ChatTemplate(), TextPolicy()
+        given = {name: value for name, value in _changed(self).items() if value not in unset}
         for name in ("bos", "eos"):
             if name in given and self.tokenizer is not None:
                 given[name] = native_tokenizer(self.tokenizer).token(given[name]) or given[name]
         text = given.pop("text", ())
-        shown = [repr(text[0] if len(text) == 1 else list(text))] if text else []
-        return f"Tokenize({', '.join([*shown, *(f'{name}={_short(value)}' for name, value in given.items())])})"
+        first = [repr(text[0] if len(text) == 1 else list(text))] if text else []
+        return f"Tokenize({', '.join([*first, *(f'{name}={_short(value)}' for name, value in given.items())])})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_native"}
@@ -275,21 +199,22 @@ class Tokenize:
     @property
     def outputs(self) -> list[str]:
         """Names of the columns that are computed."""
-        return [self.output] if self.labels is None else [self.output, self.labels_output]
+        return [self.output] if self.labels is None else [self.output, self.labels.output]
 
     @property
     def _template(self) -> str | None:
         """The chat template; ``None`` if there is none, or none is needed."""
         if self.messages is None and self.completion is None:
             return None
-        if self.chat_template is not None:
-            return self.chat_template
+        if self.chat_template.template is not None:
+            return str(self.chat_template.template)
         return self.tokenizer and native_tokenizer(self.tokenizer).chat_template
 
     @property
     def _tool_template(self) -> str | None:
         """The template for rows with tools, if the directory has another one for them."""
-        if self._template is None or self.chat_template is not None or self.tools is None or self.tokenizer is None:
+        chat = self.chat_template
+        if self._template is None or chat.template is not None or chat.tools is None or self.tokenizer is None:
             return None
         return native_tokenizer(self.tokenizer).tool_template
 
@@ -324,12 +249,6 @@ class Tokenize:
                 if source == "function"
                 else "Tokenize needs a tokenizer\nhint: pass tokenizer= its file or directory"
             )
-        if source == "function" and (not callable(self.function) or not isinstance(self.version, str)):
-            raise OptionError(
-                "function must be a function, with version= a string that changes when its results change"
-            )
-        if self.function is None and self.version is not None:
-            raise OptionError("version is for function")
         if source == "text" and (len(self.text) > 1) != (self.separator is not None):
             raise OptionError(
                 "several text columns need a separator\nhint: pass separator= the text between them, such as two line breaks"
@@ -337,23 +256,19 @@ class Tokenize:
                 else "separator is for several text columns"
             )
         wanted = {"assistant": "messages", "completion": "completion", "function": "function"}
-        if self.labels in wanted and wanted[self.labels] != source:
-            raise OptionError(f"labels={self.labels!r} is for {wanted[self.labels]}, and the source is {source}")
-        if source == "function" and self.labels not in (None, "function"):
-            raise OptionError(f"labels must be None or 'function' for a function, not {reprlib.repr(self.labels)}")
-        for name, used_by in _USED_BY.items():
-            value = getattr(self, name)
-            # A token may have the id 0, which equals False.
-            is_unset = value is None or value is False or value == _DEFAULTS.get(name, {})
-            if not is_unset and source not in used_by:
-                raise OptionError(f"{name} is for {' and '.join(used_by)}, and the source is {source}")
-        json_of(self.template_kwargs)
-        if reserved := _RESERVED.intersection(self.template_kwargs):
-            raise OptionError(f"template_kwargs cannot set {', '.join(sorted(reserved))}, which come from the columns")
-        if "add_generation_prompt" in self.template_kwargs:
-            raise OptionError("template_kwargs cannot set add_generation_prompt: training data end with the answer")
+        labels = self.labels and self.labels.kind
+        if (needed := wanted.get(labels or "", source)) != source:
+            raise OptionError(f"labels={labels!r} is for {needed}, and the source is {source}")
+        if source == "function" and labels not in (None, "function"):
+            raise OptionError(f"labels must be None or 'function' for a function, not {labels!r}")
+        for group in (self, self.chat_template, self.text_policy):
+            prefix = "" if group is self else f"{type(group).__name__}."
+            for name in _changed(group):
+                if source not in _USED_BY.get(name, (source,)):
+                    used_by = " and ".join(_USED_BY[name])
+                    raise OptionError(f"{prefix}{name} is for {used_by}, and the source is {source}")
         if source == "messages":
-            if self.special_in_text == "text":
+            if self.text_policy.special_in_text == "text":
                 raise OptionError("special_in_text='text' is not for messages, whose template writes special tokens")
             if self._template is None:
                 raise OptionError(
@@ -372,26 +287,27 @@ class Tokenize:
 
     @cached_property
     def _native(self) -> _native.Tokens:
-        columns = self.output, self.dtype == "int64", None if self.labels is None else self.labels_output
+        columns = self.output, self.dtype == "int64", self.labels and self.labels.output
         counts = f"{self.counts}/{self.fingerprint}"
         if self.tokenizer is None:
             assert self.function is not None
-            return _native.Tokens.of_function(
-                TokenFunction(self.function, self.outputs, self.dtype), columns=columns, counts=counts
-            )
+            # Says it now instead of in a thread that tokenizes.
+            pyarrow_for("Tokenize with a function")
+            types = dict(zip(self.outputs, (self.dtype, "int64"), strict=False))
+            lists = partial(token_lists, self.function.function, types)
+            return _native.Tokens.of_function(lists, columns=columns, counts=counts)
+        labels, policy = self.labels, self.text_policy
         return _native.Tokens(
             native_tokenizer(self.tokenizer),
             self._input(self.tokenizer),
             bos=self.bos,
             eos=self.eos,
             add_special_tokens=self.add_special_tokens,
-            special_in_text=self.special_in_text,
-            has_empty_nulls=self.nulls == "fill",
-            is_lossy=self.invalid == "replace",
-            max_document_bytes=self.max_document_bytes,
-            labels=None
-            if self.labels is None
-            else (self.ignore_index, self.labels != "all", self.on_unlabelled == "raise"),
+            special_in_text=policy.special_in_text,
+            has_empty_nulls=policy.nulls == "fill",
+            is_lossy=policy.invalid == "replace",
+            max_document_bytes=int(policy.max_document_bytes),
+            labels=labels and (labels.ignore_index, labels.kind != "all", labels.on_unlabelled == "raise"),
             columns=columns,
             counts=counts,
         )
@@ -404,7 +320,7 @@ class Tokenize:
             chat = self._chat(tokenizer)
         except (FormatError, OptionError) as error:
             # Texts need no template, whatever the directory has.
-            if self.messages is not None or self.chat_template is not None:
+            if self.messages is not None or self.chat_template.template is not None:
                 raise
             reason = f"that of the tokenizer cannot be used: {error}"
         return chat if chat is not None and self.messages is not None else _native.TokenInput.completion(chat, reason)
@@ -413,14 +329,15 @@ class Tokenize:
         template = self._template
         if template is None:
             return None
+        chat = self.chat_template
         return _native.TokenInput.chat(
             native_tokenizer(tokenizer),
             (template, self._tool_template),
-            now=self.now,
-            by_prefix=self.assistant_spans == "prefix",
-            template_kwargs=json_of(self.template_kwargs),
-            has_tools=self.tools is not None,
-            has_documents=self.documents is not None,
+            now=chat.now,
+            by_prefix=chat.assistant_spans == "prefix",
+            template_kwargs=json_of(chat.template_kwargs),
+            has_tools=chat.tools is not None,
+            has_documents=chat.documents is not None,
         )
 
 
@@ -441,33 +358,33 @@ def native_tokens(tokenize: Tokenize, paths: Sequence[str]) -> tuple[_native.Tok
     return tokenize._native, tokenize._sources  # pyright: ignore[reportPrivateUsage]
 
 
+_TEXTS = ("text", "completion")
+_CHATS = ("messages", "completion")
+
 #: The sources that an option is for, if not for all.
 _USED_BY = {
-    "bos": ("text", "completion"),
-    "eos": ("text", "completion"),
-    "add_special_tokens": ("text", "completion"),
+    **dict.fromkeys(("bos", "eos", "add_special_tokens"), _TEXTS),
     "separator": ("text",),
-    "chat_template": ("messages", "completion"),
     "assistant_spans": ("messages",),
-    "tools": ("messages", "completion"),
-    "documents": ("messages", "completion"),
-    "template_kwargs": ("messages", "completion"),
-    "now": ("messages", "completion"),
-    "special_in_text": ("text", "messages", "completion"),
-    "nulls": ("text", "messages", "completion"),
-    "invalid": ("text", "messages", "completion"),
-    "max_document_bytes": ("text", "messages", "completion"),
+    **dict.fromkeys(("template", "tools", "documents", "template_kwargs", "now"), _CHATS),
+    **dict.fromkeys(("special_in_text", "nulls", "invalid", "max_document_bytes"), ("text", "messages", "completion")),
 }
 
-#: Those of these options that are never ``None``, ``False`` or empty.
-_DEFAULTS = {"assistant_spans": "generation", "nulls": "raise", "invalid": "raise", "max_document_bytes": _MOST_BYTES}
+#: Options that do not change ids, and those whose parts are named by themselves.
+_UNRELATED = {
+    *("output", "dtype", "counts", "max_document_bytes", "on_unlabelled"),
+    *("text_policy", "kind", "template"),
+}
 
 
-#: Variables of a template that the rows determine.
-_RESERVED = {"messages", "tools", "documents"}
+def _changed(options: Any) -> dict[str, Any]:
+    """Return those options of a dataclass that differ from their defaults."""
+    defaults = inspect.signature(type(options)).parameters
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
+    return {name: value for name, value in values.items() if value != defaults[name].default}
 
 
 def _short(value: Any) -> str:
-    """Return the ``repr`` of a value, without most of a long text."""
-    is_long = isinstance(value, str) and len(value) > _SHOWN
-    return repr(f"{value[:_SHOWN]}…" if is_long else value)
+    """Return the ``repr`` of a value, without most of a long one."""
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from shardmill._choices import check_fields
+from shardmill._option_values import check_kind
 from shardmill._sizes import byte_count
 from shardmill._stall import STALL_SECONDS, checked_stall_seconds
 from shardmill._threads import checked_threads
@@ -226,6 +227,5 @@ def runtime_of(runtime: Runtime | None) -> Runtime:
     Raises:
         ValueError: If it is not a ``Runtime``.
     """
-    if runtime is not None and not isinstance(runtime, Runtime):
-        raise OptionError(f"runtime must be a Runtime, not {runtime!r}\nhint: write runtime=sm.Runtime(threads=4)")
+    check_kind("runtime", runtime, Runtime, "sm.Runtime(threads=4)")
     return runtime or Runtime()

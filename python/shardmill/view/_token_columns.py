@@ -41,8 +41,10 @@ class TokenColumns:
     @classmethod
     def computed(cls, tokenize: Tokenize) -> TokenColumns:
         """Return the columns that a ``Tokenize`` adds."""
-        labels = None if tokenize.labels is None else tokenize.labels_output
-        return cls(tokenize.tokenizer, tokenize.output, labels, tokenize.ignore_index)
+        labels = tokenize.labels
+        if labels is None:
+            return cls(tokenize.tokenizer, tokenize.output)
+        return cls(tokenize.tokenizer, tokenize.output, labels.output, labels.ignore_index)
 
     @classmethod
     def stored(cls, schema: Any, column: str | None = None) -> TokenColumns | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from shard_builders import curate, document, from_parquet, from_tar, image, tiff, write_parquet, write_tar
 from shardmill import CurateError
-from shardmill.curate import ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
+from shardmill.curate import ParquetSink, Pipeline, SampleKeys, WebDatasetSink, WebDatasetSource
 from shardmill.curate._spec import native_pipeline
 
 PNG = image("PNG")
@@ -152,7 +152,9 @@ def test_duplicate_ids_are_counted_and_never_merged(run_tar: Any) -> None:
 @pytest.mark.parametrize("key", ["a/b:c.d", "../../etc/passwd", "ü日本 🦀", "%2E", "a+2", " ", "x" * 300, "."])
 @pytest.mark.parametrize("sink", ["parquet", "webdataset"])
 def test_odd_ids_survive(run_tar: Any, sink: str, key: str) -> None:
-    outcome = run_tar({"a.json": {"key": key, "texts": ["t"]}}, source={"sample_id_field": "key"}, sink=sink)
+    outcome = run_tar(
+        {"a.json": {"key": key, "texts": ["t"]}}, source={"keys": SampleKeys(sample_id_field="key")}, sink=sink
+    )
     assert (outcome.column("sample_id")[0] if sink == "parquet" else outcome.samples[0]["sample_id"]) == key
 
 

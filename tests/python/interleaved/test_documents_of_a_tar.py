@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 import shardmill as sm
 from shard_builders import curate, from_tar, image, tiff, write_tar
-from shardmill.curate import verify
+from shardmill.curate import SampleKeys, verify
 
 MAC = b"\0\5\x16\7\0\2\0\0Mac OS X"
 
@@ -98,7 +98,7 @@ def test_endings_that_the_user_names_are_documents_in_any_case(run_tar: Any) -> 
         ("c.json", doc("z")),
         ("a.s.meta.json", b"{}"),
     ]
-    outcome = run_tar(members, source={"json_extensions": (".Meta.json",)})
+    outcome = run_tar(members, source={"keys": SampleKeys(json_extensions=(".Meta.json",))})
     assert ids(outcome) == ["a.meta", "b.meta"]
 
 

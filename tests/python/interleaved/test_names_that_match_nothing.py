@@ -10,7 +10,7 @@ import pytest
 from shard_builders import curate, document, from_parquet, from_tar, image, write_parquet, write_tar
 from shardmill import MissingColumnError
 from shardmill.cli import _commands as commands
-from shardmill.curate import Filter, Map, ParquetSink, Pipeline, TableSource
+from shardmill.curate import Filter, Map, ParquetSink, Pipeline, SampleKeys, TableSource
 from shardmill.errors import OptionError
 
 PNG = image("PNG")
@@ -24,24 +24,26 @@ def shards(directory: Path, *samples: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("option", "names"),
     [
-        {"texts_field": "text_list"},
-        {"images_field": "image"},
-        {"sample_id_field": "id"},
-        {"image_member_field": "file"},
-        {"fields": ("key", "url")},
-        {"per_image_fields": ("score",)},
-        {"per_text_fields": ("langs",)},
+        ("texts_field", "text_list"),
+        ("images_field", "image"),
+        ("sample_id_field", "id"),
+        ("image_member_field", "file"),
+        ("fields", ("key", "url")),
+        ("per_image_fields", ("score",)),
+        ("per_text_fields", ("langs",)),
     ],
 )
 @pytest.mark.parametrize("is_checkpointed", [False, True])
 def test_key_that_no_sample_has_stops_the_job_before_anything_is_written(
-    tmp_path: Path, options: dict[str, Any], is_checkpointed: bool
+    tmp_path: Path, option: str, names: Any, is_checkpointed: bool
 ) -> None:
+    options: dict[str, Any] = {option: names}
+    if isinstance(names, str):
+        options = {"keys": SampleKeys(**options)}
     source = from_tar(shards(tmp_path / "in", *[SAMPLE] * 3), **options)
     checkpoint = str(tmp_path / "state") if is_checkpointed else None
-    ((option, names),) = options.items()
     with pytest.raises(OptionError, match=rf"`{option}`.*none of the 3 samples has the key.*`images`.*`key`") as raised:
         Pipeline(source=source, sink=ParquetSink(tmp_path / "out"), checkpoint=checkpoint).run(progress=False)
     assert (names if isinstance(names, str) else names[-1]) in str(raised.value)
@@ -146,7 +148,7 @@ def test_list_that_a_file_lacks_is_a_warning_with_the_keys_there(tmp_path: Path,
 
 def test_id_without_a_value_is_a_counted_warning(run_tar: Any) -> None:
     members = [("a.json", {"texts": ["t"], "key": "k", "images": []}), ("b.json", {"texts": ["t"]})]
-    outcome = run_tar(members, source={"sample_id_field": "key"})
+    outcome = run_tar(members, source={"keys": SampleKeys(sample_id_field="key")})
     assert outcome.column("sample_id", "metadata") == ["k", "b"]
     assert outcome.report.warnings == {
         "`key` (sample_id_field) has no value in a sample, whose id became the name of its JSON": 1

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from shard_builders import curate, from_tar, image, write_tar
+from shardmill.curate import SampleKeys
 
 JSON_METADATA = {b"content_type": b"application/json"}
 
@@ -125,8 +126,8 @@ def test_fields_appear_also_without_any_sample(run_tar: Any) -> None:
         {"fields": ("sample_id",)},
         {"fields": ("texts",)},
         {"fields": ("images", "c")},
-        {"fields": ("key",), "sample_id_field": "key"},
-        {"fields": ("file",), "image_member_field": "file"},
+        {"fields": ("key",), "keys": SampleKeys(sample_id_field="key")},
+        {"fields": ("file",), "keys": SampleKeys(image_member_field="file")},
         {"fields": ("meta",), "per_image_fields": ("meta",)},
         {"fields": ("meta",), "per_text_fields": ("meta",)},
         {"per_image_fields": ("position",)},

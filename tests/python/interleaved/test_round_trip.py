@@ -9,6 +9,7 @@ from breadth import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shard_builders import curate, from_parquet, from_tar, write_parquet, write_tar
+from shardmill.curate import SampleKeys
 
 PER_ITEM = {"per_image_fields": ("meta",), "per_text_fields": ("lang",)}
 
@@ -94,7 +95,7 @@ def test_webdataset_to_parquet_to_webdataset_keeps_documents(samples: list[Any],
         root = Path(directory)
         written = {name for _, _, extras in documents for name in extras}
         declared = {option: tuple(name for name in names if name in written) for option, names in PER_ITEM.items()}
-        declared |= {"sample_id_field": "sample_id"}
+        declared |= {"keys": SampleKeys(sample_id_field="sample_id")}
         source = from_tar(write_tar(root / "in.tar", members), **declared)
         rows = curate(source, to=root / "rows", memory_bytes=memory_bytes)
         again = curate(from_parquet(root / "rows"), to=root / "again", sink="webdataset", memory_bytes=memory_bytes)
@@ -148,7 +149,9 @@ def test_parquet_to_webdataset_to_parquet_keeps_documents(tmp_path: Path) -> Non
     path = write_parquet(tmp_path / "in.parquet", rows, extras)
     straight = curate(from_parquet(path), to=tmp_path / "straight")
     curate(from_parquet(path), to=tmp_path / "tars", sink="webdataset")
-    back = curate(from_tar(tmp_path / "tars", sample_id_field="sample_id", **PER_ITEM), to=tmp_path / "back")
+    back = curate(
+        from_tar(tmp_path / "tars", keys=SampleKeys(sample_id_field="sample_id"), **PER_ITEM), to=tmp_path / "back"
+    )
     names = [name for name in straight.schema.names if name != "source_ref"]
     assert [[found[name] for name in names] for found in back.rows] == [
         [found[name] for name in names] for found in straight.rows

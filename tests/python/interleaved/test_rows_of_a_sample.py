@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from shard_builders import image, tiff
+from shardmill.curate import SampleKeys
 from shardmill.errors import OptionError
 
 
@@ -76,11 +77,11 @@ def test_texts_that_are_no_strings_become_json_text(run_tar: Any) -> None:
     ("member", "options", "sample", "expected"),
     [
         ("dir/a.b.json", {}, {}, "a.b"),
-        ("a.json", {"sample_id_field": "key"}, {"key": 7}, "7"),
-        ("a.json", {"sample_id_field": "key"}, {"key": None}, "a"),
-        ("a.json", {"sample_id_field": "key"}, {"key": "x/y:ü"}, "x/y:ü"),
-        ("a.json", {"sample_id_field": "key"}, {"key": True}, "True"),
-        ("x.meta.json", {"json_extensions": [".meta.json"]}, {}, "x.meta"),
+        ("a.json", {"keys": SampleKeys(sample_id_field="key")}, {"key": 7}, "7"),
+        ("a.json", {"keys": SampleKeys(sample_id_field="key")}, {"key": None}, "a"),
+        ("a.json", {"keys": SampleKeys(sample_id_field="key")}, {"key": "x/y:ü"}, "x/y:ü"),
+        ("a.json", {"keys": SampleKeys(sample_id_field="key")}, {"key": True}, "True"),
+        ("x.meta.json", {"keys": SampleKeys(json_extensions=[".meta.json"])}, {}, "x.meta"),
     ],
 )
 def test_id_is_the_field_or_the_stem(run_tar: Any, member: str, options: Any, sample: Any, expected: str) -> None:
@@ -89,7 +90,8 @@ def test_id_is_the_field_or_the_stem(run_tar: Any, member: str, options: Any, sa
 
 def test_only_named_json_extensions_are_samples(run_tar: Any) -> None:
     outcome = run_tar(
-        {"a.meta.json": {"texts": []}, "b.json": {}, "c.txt": "x"}, source={"json_extensions": [".meta.json"]}
+        {"a.meta.json": {"texts": []}, "b.json": {}, "c.txt": "x"},
+        source={"keys": SampleKeys(json_extensions=[".meta.json"])},
     )
     assert outcome.column("sample_id") == ["a.meta"]
 
@@ -99,8 +101,8 @@ def test_custom_field_names_are_used_and_are_no_passthrough(run_tar: Any) -> Non
         "a.json": {"body": ["t"], "pics": ["opaque"], "file": "i.png", "key": "k", "lang": "en"},
         "i.png": image("PNG"),
     }
-    source = {"texts_field": "body", "images_field": "pics", "image_member_field": "file", "sample_id_field": "key"}
-    outcome = run_tar(members, source=source)
+    keys = SampleKeys(texts_field="body", images_field="pics", image_member_field="file", sample_id_field="key")
+    outcome = run_tar(members, source={"keys": keys})
     assert outcome.shape() == [("k", -1, "metadata"), ("k", 0, "text"), ("k", 0, "image")]
     assert outcome.schema.names[8:] == ["lang"]
     assert outcome.column("content_type", "image") == ["image/png"]
@@ -135,7 +137,15 @@ def test_reserved_columns_have_their_types_and_nullability(run_tar: Any) -> None
     assert run_tar({"a.json": {}}).schema.equals(SCHEMA)
 
 
-@pytest.mark.parametrize("options", [{"fields": "url"}, {"per_image_fields": "meta"}, {"json_extensions": ".json"}])
+@pytest.mark.parametrize("options", [{"fields": "url"}, {"per_image_fields": "meta"}])
 def test_lone_string_where_a_list_is_wanted_is_refused(run_tar: Any, options: Any) -> None:
     with pytest.raises(OptionError, match="must be a list of names"):
         run_tar({"a.json": {}}, source=options)
+
+
+@pytest.mark.parametrize("option", ["json_extensions", "image_extensions"])
+def test_lone_extension_is_refused_with_the_list_to_write(option: str) -> None:
+    with pytest.raises(
+        OptionError, match=rf"SampleKeys\.{option} must be a list of .*\nhint: write {option}=\['.json'\]"
+    ):
+        SampleKeys(**{option: ".json"})

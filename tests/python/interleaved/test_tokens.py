@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from shard_builders import curate, from_tar, image, tiff, write_tar
 from shardmill import CurateError
+from shardmill.curate import SampleKeys
 
 
 def resolved(outcome: Any) -> list[tuple[str | None, str | None]]:
@@ -42,7 +43,7 @@ def test_token_that_equals_a_member_name_is_that_member(run_tar: Any, json_name:
 
 def test_member_name_beats_the_image_member_field(run_tar: Any) -> None:
     members = {"a.json": {"images": ["x.png"], "file": "a.jpg"}, "a.jpg": image(), "x.png": image("PNG")}
-    outcome = run_tar(members, source={"image_member_field": "file"})
+    outcome = run_tar(members, source={"keys": SampleKeys(image_member_field="file")})
     assert resolved(outcome) == [("x.png", None)]
     assert outcome.column("content_type", "image") == ["image/png"]
 
@@ -83,7 +84,7 @@ def test_opaque_token_that_is_no_string_is_named_as_json(run_tar: Any) -> None:
 
 
 def test_default_member_is_field_then_stem_then_id_in_extension_order(run_tar: Any) -> None:
-    source = {"image_member_field": "file", "sample_id_field": "key"}
+    source = {"keys": SampleKeys(image_member_field="file", sample_id_field="key")}
     body = {"images": ["opaque"], "file": "f.gif", "key": "k"}
     everything = {
         "d/a.json": body,
@@ -112,7 +113,7 @@ def test_default_member_of_another_directory_is_not_taken(run_tar: Any) -> None:
 @pytest.mark.parametrize("extension", [".dat", "dat"])
 def test_image_extensions_are_accepted_with_or_without_dot(run_tar: Any, extension: str) -> None:
     members = {"a.json": {"images": ["opaque"]}, "a.dat": image()}
-    assert resolved(run_tar(members, source={"image_extensions": [extension]})) == [("a.dat", None)]
+    assert resolved(run_tar(members, source={"keys": SampleKeys(image_extensions=[extension])})) == [("a.dat", None)]
 
 
 def test_frames_are_counted_per_member(run_tar: Any) -> None:
@@ -194,7 +195,7 @@ def test_id_that_is_the_name_of_another_document_does_not_lead_to_its_image(run_
         ("b.json", {"images": ["opaque"], "key": "b"}),
         ("b.png", image("PNG")),
     ]
-    outcome = run_tar(members, source={"sample_id_field": "key"}, **WARN)
+    outcome = run_tar(members, source={"keys": SampleKeys(sample_id_field="key")}, **WARN)
     assert resolved(outcome) == [(None, "missing member 'opaque'"), ("b.png", None)]
 
 
