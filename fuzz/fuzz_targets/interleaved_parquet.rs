@@ -10,7 +10,7 @@ mod source;
 use libfuzzer_sys::fuzz_target;
 use shardmill_curate::chunk::{Chunk, Lineage};
 use shardmill_curate::materialize::Bodies;
-use shardmill_curate::schema::SchemaChoice;
+use shardmill_curate::schema::{JobSchema, SchemaChoice, reconciled};
 use shardmill_curate::source::SplitContext;
 use shardmill_curate::source::parquet::{ParquetOptions, read_parquet};
 use shardmill_curate::table::{from_table, to_table};
@@ -51,6 +51,8 @@ fuzz_target!(init: memory::silence_panics(), |bytes: &[u8]| {
     };
     // A locator in the rows may name any file of this machine; nothing of it is looked up here.
     source::read(bytes, false, BATCH_BYTES, |split, context| {
-        let _refused_or_read = read_parquet(split, &options, &SchemaChoice::default(), context, &mut emit);
+        let Ok(file) = ParquetFile::open(memory::file(bytes)) else { return };
+        let (agreed, choice) = (reconciled(file.schema()), SchemaChoice::default());
+        let _refused_or_read = read_parquet(split, &options, JobSchema { agreed: &agreed, choice: &choice }, context, &mut emit);
     });
 });

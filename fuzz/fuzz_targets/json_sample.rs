@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use shardmill_curate::chunk::{Chunk, Modality};
 use shardmill_curate::materialize::Bodies;
-use shardmill_curate::schema::SchemaChoice;
+use shardmill_curate::schema::{JobSchema, SchemaChoice, canonical_schema};
 use shardmill_curate::source::SplitContext;
 use shardmill_curate::source::keys::SampleKeys;
 use shardmill_curate::source::webdataset::read_webdataset;
@@ -155,7 +155,10 @@ fuzz_target!(|shard: Shard<'_>| {
         Ok(())
     };
     let report = source::read(&tar, shard.is_located, 1 << 12, |split, context| {
-        read_webdataset(split, &options(&shard), &SchemaChoice::default(), context, &mut emit).expect("bad samples are quarantined");
+        // Every passthrough value is rescued.
+        let (agreed, choice) = (canonical_schema([]), SchemaChoice::default());
+        let job = JobSchema { agreed: &agreed, choice: &choice };
+        read_webdataset(split, &options(&shard), job, context, &mut emit).expect("bad samples are quarantined");
     });
     let quarantined = report.quarantined.iter().filter(|item| !item.is_shard).count();
     assert!(documents + quarantined <= shard.samples.len());

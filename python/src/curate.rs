@@ -66,7 +66,7 @@ impl PyPipeline {
         Ok((splits.map_err(Error::from).map_err(PyShardmillError::from)?, left_out))
     }
 
-    /// The schema on which the files of a table job have agreed, for other machines; `None` before it is planned, and for documents.
+    /// The schema on which the files of a job have agreed, for other machines; `None` before it is planned.
     fn schema(&self) -> Option<String> {
         self.pipeline.schema().map(|schema| schema_text(schema))
     }

@@ -1,5 +1,8 @@
 """One schema a job: splitting decides neither success nor types. The oracle is the data set of the same files."""
 
+import io
+import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import shardmill as sm
 from breadth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, TableSource
+from shardmill.curate import InterleavedParquetSource, Map, ParquetSink, Pipeline, TableSource, WebDatasetSource
 
 #: Pairs of values of one column in two files.
 PAIRS = {
@@ -169,6 +172,71 @@ def test_document_job_has_one_type_however_it_is_split(pair: str, tmp_path: Path
     assert found[0] == found[1] != "refused"
 
 
+def write_tars(directory: Path, shards: list[list[dict[str, Any]]]) -> Path:
+    """Write a tar for each list of documents."""
+    directory.mkdir()
+    for number, documents in enumerate(shards):
+        with tarfile.open(directory / f"{number}.tar", "w") as archive:
+            for index, document in enumerate(documents):
+                body = json.dumps(document).encode()
+                member = tarfile.TarInfo(f"{number}-{index}.json")
+                member.size = len(body)
+                archive.addfile(member, io.BytesIO(body))
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected", "cells"),
+    [
+        ("integer-text", pa.string(), ["1", '"x"']),
+        ("integer-float", pa.float64(), [1.0, 0.5]),
+        ("lists", pa.string(), ["[1]", "[0.5]"]),
+        ("null", pa.int64(), [None, 1]),
+    ],
+)
+def test_job_over_tars_has_one_type_however_it_is_split(
+    pair: str, expected: pa.DataType, cells: Any, tmp_path: Path
+) -> None:
+    source = write_tars(tmp_path / "in", [[{"texts": [], "v": value}] for (value,) in PAIRS[pair]])
+    for count in (1, 2):
+        out = tmp_path / f"out-{count}"
+        assert types_of_job(WebDatasetSource(source, files_per_partition=count), out) == expected
+        assert [row["v"] for row in pa.table(sm.Dataset(out)).to_pylist()] == cells
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | INTEGERS | st.integers(-(2**65), 2**65) | FLOATS | st.sampled_from(["", "x"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=3,
+)
+DOCUMENTS = st.dictionaries(st.sampled_from("uvw"), JSON_VALUES)
+
+
+@settings(max_examples=examples(200, 20), deadline=None)
+@given(
+    shards=st.lists(st.lists(DOCUMENTS, max_size=3), min_size=1, max_size=4),
+    count=st.integers(2, 4),
+    threads=st.integers(1, 3),
+)
+def test_documents_of_tars_have_one_schema_and_none_of_their_values_is_rescued(
+    shards: list[list[dict[str, Any]]], count: int, threads: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("tars")
+    documents = [[{"texts": ["t"], **document} for document in documents] for documents in shards]
+    source = write_tars(root / "in", documents)
+    found = []
+    splits = [{}, {"files_per_partition": count}, {"partition_bytes": 1 << 20}, {"max_batch_bytes": 1}, {}]
+    for number, options in enumerate(splits):
+        out, checkpoint = root / f"out-{number}", root / "state" if number == 4 else None
+        job = Pipeline(source=WebDatasetSource(source, **options), sink=ParquetSink(out), checkpoint=checkpoint)
+        report = job.run(threads=threads, progress=False)
+        assert report.rescued == {}
+        [schema] = {pq.read_schema(file).to_string(show_field_metadata=True) for file in out.glob("*.parquet")}
+        rows = [row for file in out.glob("*.parquet") for row in pq.read_table(file).to_pylist()]
+        found.append((schema, sorted((row["sample_id"], row["position"], repr(row)) for row in rows)))
+    assert all(other == found[0] for other in found)
+
+
 class Work:
     """Returns its table, or fails."""
 
@@ -179,6 +247,25 @@ class Work:
         if self.fails:
             raise ValueError("stopped")
         return table
+
+
+def test_job_over_tars_that_was_stopped_before_its_first_commit_takes_the_columns_of_added_files_too(
+    tmp_path: Path,
+) -> None:
+    inputs = write_tars(tmp_path / "in", [[{"texts": ["t"], "v": None}]])
+
+    def run(fails: bool) -> sm.curate.Report:
+        stages, sink = [Map(Work(fails), name="work")], ParquetSink(tmp_path / "out")
+        job = Pipeline(source=WebDatasetSource(inputs), stages=stages, sink=sink, checkpoint=tmp_path / "state")
+        return job.run(progress=False)
+
+    with pytest.raises(sm.CurateError, match="stopped"):
+        run(fails=True)
+    write_tars(tmp_path / "more", [[], [{"texts": ["t"], "v": 1, "w": 0.5}]])
+    (tmp_path / "more" / "1.tar").rename(inputs / "1.tar")
+    assert run(fails=False).rescued == {}
+    rows = pa.table(sm.Dataset(tmp_path / "out", filter=sm.col("position") == -1)).to_pylist()
+    assert {row["sample_id"]: (row["v"], row["w"]) for row in rows} == {"0-0": (None, None), "1-0": (1, 0.5)}
 
 
 @pytest.mark.parametrize("source", [TableSource, InterleavedParquetSource])

@@ -90,6 +90,17 @@ def test_output_is_the_same_files_byte_for_byte(cluster, shards, tmp_path, sink)
     assert ray.is_initialized()
 
 
+def test_documents_of_all_tasks_have_the_schema_of_the_job(cluster, tmp_path):
+    for number, value in enumerate([b"1", b'"x"', b'[1], "late": 0.5']):
+        members = {f"{number}.json": b'{"texts": ["t"], "v": %b}' % value}
+        write_tar(tmp_path / "in" / f"{number}.tar", members)
+    for executor in ("local", "ray"):
+        source, sink = WebDatasetSource(tmp_path / "in"), ParquetSink(tmp_path / executor)
+        assert Pipeline(source=source, sink=sink).run(executor, progress=False).rescued == {}
+    assert digests(tmp_path / "ray") == digests(tmp_path / "local")
+    assert len({pq.read_schema(file).to_string() for file in (tmp_path / "ray").iterdir()}) == 1
+
+
 @pytest.mark.slow
 def test_parquet_input_gives_the_same_files(cluster, shards, tmp_path):
     pipeline(shards, tmp_path / "first").run()

@@ -8,10 +8,11 @@ use crate::chunk::Lineage;
 use crate::locate::{Locator, Shared};
 use crate::materialize::OnMaterializeError;
 use crate::report::SplitReport;
-use crate::schema::{SchemaChoice, is_reserved};
+use crate::schema::{JobSchema, RESCUED, SchemaChoice, is_reserved};
 use crate::sink::{Digits, Mode, Publishing, Sink, SinkOptions, prepare_output};
+use crate::source::heads_schema::{HeadsOf, SampleLimits};
 use crate::source::named_keys::check_keys;
-use crate::source::parquet::{ParquetColumns, read_parquet};
+use crate::source::parquet::read_parquet;
 use crate::source::parquet_schema::SchemaOf;
 use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext, split_sources};
@@ -19,7 +20,7 @@ use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext, first_filters};
 use crate::tables::{self, Agreed, IdPolicy, ResultSchemas, TableInput, TableJob, TableOptions, TablePlan, Turn, check_stages};
 use crate::{Error, Result};
-use arrow_schema::SchemaRef;
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
 use shardmill_load::TableReader;
 use shardmill_plan::{InputFile, Split, partition};
@@ -40,6 +41,8 @@ pub struct Pipeline {
     spec: Spec,
     stages: Vec<Stage>,
     choices: Choices,
+    /// What the source converts to.
+    source_choice: SchemaChoice,
     errors: ErrorBudget,
     /// Buffers of finished splits. New memory costs a page fault per 4 KiB, which is half of the time to fill it.
     buffers: Mutex<Vec<Vec<u8>>>,
@@ -49,7 +52,7 @@ pub struct Pipeline {
     ids: FooterCheck,
     /// The files that were planned last.
     planned: Mutex<Option<(Vec<InputFile>, TablePlan)>>,
-    /// On which the files of a job over tables or Parquet have agreed.
+    /// On which the files of a job have agreed.
     schema: OnceLock<SchemaRef>,
     /// Opens the files of a table job.
     reader: OnceLock<TableReader>,
@@ -63,6 +66,23 @@ pub struct Pipeline {
 pub struct Choices {
     pub source: SchemaChoice,
     pub sink: SchemaChoice,
+}
+
+impl Choices {
+    /// The columns that the source converts: types that the user states at the sink are stated there as well,
+    /// unless a stage sees the columns before.
+    fn of_source(&self, stages: &[Stage]) -> SchemaChoice {
+        let is_mapped = stages.iter().any(|stage| matches!(stage, Stage::Table(_)));
+        if is_mapped || self.source.schema.is_some() {
+            return self.source.clone();
+        }
+        let filtered: BTreeSet<&str> = first_filters(stages).flat_map(|filter| filter.columns()).collect();
+        let is_new = |name: &str| !is_reserved(name) && name != RESCUED && !filtered.contains(name) && !self.source.declares(name);
+        let at_sink = self.sink.schema.iter().chain(&self.sink.overrides).take(1).flat_map(|schema| schema.fields());
+        let at_source = self.source.overrides.iter().flat_map(|schema| schema.fields());
+        let fields: Vec<FieldRef> = at_source.chain(at_sink.filter(|field| is_new(field.name()))).cloned().collect();
+        SchemaChoice { schema: None, overrides: (!fields.is_empty()).then(|| Arc::new(Schema::new(fields))) }
+    }
 }
 
 impl Pipeline {
@@ -86,10 +106,12 @@ impl Pipeline {
             let problem = format!("declares the id column `{}`; keys are made from ids as the files have them", field.name());
             return Err(Error::Option { option: "schema_overrides", problem });
         }
+        let source_choice = choices.of_source(&stages);
         Ok(Self {
             spec,
             stages,
             choices,
+            source_choice,
             errors,
             buffers: Mutex::default(),
             unpublished: Unpublished::default(),
@@ -141,7 +163,7 @@ impl Pipeline {
         &self.choices
     }
 
-    /// On which the files of a job have agreed; `None` before it is planned, and for tars.
+    /// On which the files of a job have agreed; `None` before it is planned.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.schema.get()
     }
@@ -154,7 +176,7 @@ impl Pipeline {
         self.spec.files()
     }
 
-    /// Divides files into splits; the files of a table job agree on a schema, unless the job has agreed on one before.
+    /// Divides files into splits; the files agree on a schema, unless the job has agreed on one before.
     ///
     /// # Errors
     /// As [`TableInput::plan`], and for ids of another type than the job has.
@@ -168,15 +190,18 @@ impl Pipeline {
         let plan = match (&*planned, &self.spec.source) {
             // Checked before the journal was opened.
             (Some((known, plan)), _) if is_first && *known == files => plan,
-            (_, SourceOptions::WebDataset(_)) => return Ok(partition(files, by)?),
             (_, SourceOptions::Table(options)) => {
                 let plan = self.table_input(options).plan(files.clone(), by, agreed, threads, cancel)?;
                 &planned.insert((files, plan)).1
             }
-            (_, SourceOptions::Parquet(options)) => {
-                let of = SchemaOf { options, filtered: &self.filtered(), agreed: agreed.schema.as_ref(), batch_bytes: self.spec.chunk_bytes };
+            _ => {
                 let all: Vec<InputFile> = files.iter().chain(&agreed.pending).cloned().collect();
-                let plan = TablePlan { schema: of.files(&all, threads, cancel)?, splits: partition(files.clone(), by)?, id_types: None };
+                let schema = match &agreed.schema {
+                    // What does not fit it is rescued.
+                    Some(schema) => Arc::clone(schema),
+                    None => self.document_schema(&all, threads, cancel)?,
+                };
+                let plan = TablePlan { schema, splits: partition(files.clone(), by)?, id_types: None };
                 &planned.insert((files, plan)).1
             }
         };
@@ -186,6 +211,19 @@ impl Pipeline {
         }
         let _same = self.schema.set(Arc::clone(&plan.schema));
         Ok(plan.splits.clone())
+    }
+
+    /// The columns of a job of documents: from a sample of the JSON of tars, or from all footers.
+    fn document_schema(&self, files: &[InputFile], threads: usize, cancel: &Cancel) -> Result<SchemaRef> {
+        let filtered = &self.filtered();
+        match &self.spec.source {
+            SourceOptions::WebDataset(options) => {
+                let heads = HeadsOf { options, filtered, choice: &self.source_choice, limits: SampleLimits::default() };
+                heads.files(files, threads, cancel)
+            }
+            SourceOptions::Parquet(options) => SchemaOf { options, filtered }.files(files, threads, cancel),
+            SourceOptions::Table(_) => self.planned_schema().cloned(),
+        }
     }
 
     /// Finds the inputs and divides them into splits; nothing is written yet. The other files are those skipped because of their format.
@@ -215,7 +253,11 @@ impl Pipeline {
     fn filtered(&self) -> Vec<String> {
         let names: BTreeSet<&str> = first_filters(&self.stages).flat_map(|filter| filter.columns()).collect();
         // A name with dots may be a path into a struct.
-        names.into_iter().filter(|name| !is_reserved(name) && !name.contains('.') && !self.choices.source.names(name)).map(str::to_owned).collect()
+        names
+            .into_iter()
+            .filter(|name| !is_reserved(name) && *name != RESCUED && !name.contains('.') && !self.source_choice.declares(name))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Prepares the output directory. Call it once per run, after [`Pipeline::splits`]. A resumed run continues in the existing directory.
@@ -303,14 +345,12 @@ impl Pipeline {
             downstream += entered.elapsed();
             result.and_then(|()| context.charge(known))
         };
-        let (chunk_bytes, filtered) = (self.spec.chunk_bytes, self.filtered());
-        let mut context = SplitContext { report: &mut report, cancel, is_located, chunk_bytes, errors: &self.errors, shared, filtered: &filtered };
+        let chunk_bytes = self.spec.chunk_bytes;
+        let mut context = SplitContext { report: &mut report, cancel, is_located, chunk_bytes, errors: &self.errors, shared };
+        let job = JobSchema { agreed: self.planned_schema()?, choice: &self.source_choice };
         match &self.spec.source {
-            SourceOptions::WebDataset(options) => read_webdataset(split, options, &self.choices.source, &mut context, &mut emit)?,
-            SourceOptions::Parquet(options) => {
-                let columns = ParquetColumns { schema: self.planned_schema()?, choice: &self.choices.source };
-                read_parquet(split, options, &columns, &mut context, &mut emit)?;
-            }
+            SourceOptions::WebDataset(options) => read_webdataset(split, options, job, &mut context, &mut emit)?,
+            SourceOptions::Parquet(options) => read_parquet(split, options, job, &mut context, &mut emit)?,
             SourceOptions::Table(_) => {}
         }
         let (items, rows, bytes) = (report.input.samples, report.input.rows, report.input_bytes);

@@ -96,6 +96,11 @@ const MAX_ROW_ERRORS: usize = 1000;
 /// Number of different texts of row errors in the warnings of a split. Texts name members, so there may be one for each row.
 const MAX_WARNED_ERRORS: usize = 20;
 
+/// Number of different keys of rescued values in the report of a split; the others are counted together.
+const MAX_RESCUED_KEYS: usize = 100;
+
+const OTHER_KEYS: &str = "other keys";
+
 const ROW_ERROR: &str = "materialize: ";
 
 const OTHER_ERRORS: &str = "materialize, other errors";
@@ -140,6 +145,8 @@ pub struct SplitReport {
     pub rows_added: BTreeMap<String, u64>,
     /// Passthrough keys and columns that were not copied, by reason.
     pub keys_dropped: BTreeMap<String, u64>,
+    /// Values that the schema of the job cannot hold, by key.
+    pub rescued: BTreeMap<String, u64>,
     pub warnings: BTreeMap<String, u64>,
     pub quarantined: Vec<Quarantined>,
     pub row_errors: Vec<RowError>,
@@ -190,6 +197,12 @@ impl SplitReport {
 
     pub fn drop_key(&mut self, reason: String) {
         *self.keys_dropped.entry(reason).or_default() += 1;
+    }
+
+    /// Counts a value that the schema of the job cannot hold.
+    pub fn rescue(&mut self, key: &str) {
+        let has_room = self.rescued.contains_key(key) || self.rescued.len() < MAX_RESCUED_KEYS;
+        *self.rescued.entry(if has_room { key } else { OTHER_KEYS }.to_owned()).or_default() += 1;
     }
 
     pub fn warn(&mut self, warning: impl Into<String>) {

@@ -1,4 +1,4 @@
-//! The eight reserved columns, and conversion of other types to theirs.
+//! The nine reserved columns, and conversion of other types to theirs.
 
 use crate::report::SplitReport;
 use crate::{Error, Result};
@@ -6,14 +6,22 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The reserved names, in their order.
+/// The reserved names of the parts of a row, in their order.
 pub const RESERVED: [&str; 8] =
     ["sample_id", "position", "modality", "content_type", "text_content", "binary_content", "source_ref", "materialize_error"];
+
+/// The ninth reserved name, and the last column: values that the schema of the job cannot hold, as one
+/// JSON object by key.
+pub const RESCUED: &str = "rescued";
+
+/// Field metadata that tells [`RESCUED`] from a column of the user with this name.
+const RESCUED_KEY: &str = "shardmill";
 
 /// Field metadata of a column whose cells are JSON text.
 const JSON_KEY: &str = "content_type";
 const JSON_VALUE: &str = "application/json";
 
+/// Whether a column with this name is a part of each row. [`RESCUED`] is not: it is a passthrough column.
 #[must_use]
 pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
@@ -30,11 +38,25 @@ pub fn reserved_field(name: &str) -> Field {
     Field::new(name, data_type, !matches!(name, "sample_id" | "position" | "modality"))
 }
 
-/// The reserved fields followed by `extras`.
+/// The reserved fields, with `extras` before the last one.
 #[must_use]
 pub fn canonical_schema(extras: impl IntoIterator<Item = FieldRef>) -> SchemaRef {
     let reserved = RESERVED.iter().map(|name| Arc::new(reserved_field(name)));
-    Arc::new(Schema::new(reserved.chain(extras).collect::<Vec<_>>()))
+    let fields = reserved.chain(extras).chain([Arc::new(rescued_field())]);
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+#[must_use]
+pub fn rescued_field() -> Field {
+    let mut field = json_field(RESCUED);
+    field.metadata_mut().insert(RESCUED_KEY.to_owned(), RESCUED.to_owned());
+    field
+}
+
+/// Whether a job wrote the column.
+#[must_use]
+pub(crate) fn is_rescued_field(field: &Field) -> bool {
+    field.name() == RESCUED && field.metadata().get(RESCUED_KEY).is_some_and(|value| value == RESCUED)
 }
 
 /// `schema`, followed by the reserved fields that it lacks.
@@ -57,22 +79,26 @@ pub fn is_json_field(field: &Field) -> bool {
 }
 
 /// The schema of `incoming` after reading: reserved columns have their canonical types (large strings and binaries stay large), dictionaries are
-/// unwrapped, the order is kept, and missing reserved columns are appended.
+/// unwrapped, the order is kept, missing reserved columns are appended, and [`RESCUED`] is the last one.
 #[must_use]
 pub fn reconciled(incoming: &Schema) -> SchemaRef {
     let typed = |field: &FieldRef| match field.data_type() {
         DataType::Null => Arc::new(Field::clone(field).with_data_type(DataType::Utf8)),
         _ => Arc::clone(field),
     };
-    Arc::new(Schema::new(reconciled_but_nulls(incoming).fields().iter().map(typed).collect::<Vec<_>>()))
+    let columns = reconciled_but_nulls(incoming);
+    let fields = columns.fields().iter().map(typed).chain([Arc::new(rescued_field())]);
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The same, but an all-null column keeps the null type, so that another file can still determine it.
+/// The same without [`RESCUED`], and an all-null column keeps the null type, so that another file can
+/// still determine it.
 #[must_use]
 pub(crate) fn reconciled_but_nulls(incoming: &Schema) -> SchemaRef {
     let mut fields: Vec<FieldRef> = incoming
         .fields()
         .iter()
+        .filter(|field| field.name() != RESCUED)
         .map(|field| {
             let data_type = plain_type(field.data_type());
             if is_reserved(field.name()) {
@@ -113,11 +139,6 @@ impl SchemaChoice {
         self.schema.is_some() || self.overrides.is_some()
     }
 
-    /// Whether the user fixes the type of a column.
-    pub(crate) fn names(&self, name: &str) -> bool {
-        [&self.schema, &self.overrides].into_iter().flatten().any(|schema| schema.field_with_name(name).is_ok())
-    }
-
     #[must_use]
     pub fn apply(&self, inferred: &SchemaRef) -> SchemaRef {
         match (&self.schema, &self.overrides) {
@@ -131,25 +152,44 @@ impl SchemaChoice {
                     .map(Arc::clone)
                     .collect();
                 let new = overrides.fields().iter().filter(|field| inferred.field_with_name(field.name()).is_err());
-                fields.extend(new.map(Arc::clone));
+                let is_last = |field: &FieldRef| field.name() == RESCUED;
+                let end = fields.len() - usize::from(fields.last().is_some_and(is_last));
+                fields.splice(end..end, new.map(Arc::clone));
                 Arc::new(Schema::new(fields))
             }
         }
     }
 
+    /// Whether the user states the type of a column.
+    #[must_use]
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        let declared = self.schema.as_ref().or(self.overrides.as_ref());
+        declared.is_some_and(|declared| declared.field_with_name(name).is_ok())
+    }
+
     /// [`Self::apply`], counting the columns that it drops.
     pub(crate) fn apply_counted(&self, inferred: &SchemaRef, report: &mut SplitReport) -> SchemaRef {
         let target = self.apply(inferred);
-        for field in inferred.fields().iter().filter(|field| target.field_with_name(field.name()).is_err()) {
+        let is_left_out = |field: &&FieldRef| target.field_with_name(field.name()).is_err();
+        for field in inferred.fields().iter().filter(is_left_out).filter(|field| field.name() != RESCUED) {
             report.drop_key(format!("column `{}` is not in the schema", field.name()));
         }
         target
     }
 }
 
+/// The columns of a job of documents.
+#[derive(Debug, Clone, Copy)]
+pub struct JobSchema<'a> {
+    /// On which all files have agreed.
+    pub agreed: &'a SchemaRef,
+    pub choice: &'a SchemaChoice,
+}
+
 /// # Errors
 /// [`Error::ReservedFields`] when a name in `names` is reserved or in `excluded`.
 pub fn refuse_reserved(names: &[String], excluded: &[&str]) -> Result<()> {
-    let refused: Vec<&str> = names.iter().map(String::as_str).filter(|name| is_reserved(name) || excluded.contains(name)).collect();
+    let refused: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| is_reserved(name) || *name == RESCUED || excluded.contains(name)).collect();
     if refused.is_empty() { Ok(()) } else { Err(Error::ReservedFields { names: refused.join(", ") }) }
 }

@@ -16,7 +16,7 @@ pub fn read(bytes: &[u8], is_located: bool, chunk_bytes: u64, source: impl FnOnc
     let split = Split::new(0, vec![InputFile { path, size: bytes.len() as u64, modified_ns: 0, part: None }]);
     let (mut report, cancel, errors) = (SplitReport::default(), Cancel::default(), ErrorBudget::default());
     let shared = Shared::new(Roots::default(), 1 << 20);
-    let mut context = SplitContext { report: &mut report, cancel: &cancel, is_located, chunk_bytes, errors: &errors, shared: &shared, filtered: &[] };
+    let mut context = SplitContext { report: &mut report, cancel: &cancel, is_located, chunk_bytes, errors: &errors, shared: &shared };
     source(&split, &mut context);
     report
 }

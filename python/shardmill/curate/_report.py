@@ -30,8 +30,7 @@ class Report:
     """The outcome of ``Pipeline.run``.
 
     Attributes:
-        params: configuration of the run; ``"schema"`` has the types of the columns of tables and interleaved Parquet, in which every split
-            reads its files.
+        params: configuration of the run; ``"schema"`` has the types of the columns of the job, in which every split reads its files.
         splits: one native report per split, in order.
         seconds: wall time from the check of the options to the last published file.
         error: the error that stopped the run. ``Pipeline.run`` raises it instead of returning a report; the command ``shardmill curate``
@@ -105,6 +104,11 @@ class Report:
         return summed(split["keys_dropped"] for split in self.splits)
 
     @property
+    def rescued(self) -> dict[str, int]:
+        """Number of values of documents that the schema of the job cannot hold, by key. The column ``rescued`` holds them."""
+        return summed(split["rescued"] for split in self.splits)
+
+    @property
     def warnings(self) -> dict[str, int]:
         """Warnings and how often they occurred. Row errors beyond the first 20 texts are counted together."""
         return _bounded(summed(split["warnings"] for split in self.splits))
@@ -155,6 +159,7 @@ class Report:
             "rows_added": self.rows_added,
             "filter_pass_rates": self.pass_rates,
             "keys_dropped": self.keys_dropped,
+            "rescued": self.rescued,
             "warnings": self.warnings,
             "empty_output_files": sum(output["rows"] == 0 for output in self.outputs),
             "peak_rss_bytes": self.peak_rss_bytes,
@@ -231,6 +236,7 @@ class Report:
         lines += [
             f"not taken over: {escape(what)} ({counted(times, 'time')})" for what, times in self.keys_dropped.items()
         ]
+        lines += [f"rescued: {escape(key)} ({counted(values, 'value')})" for key, values in self.rescued.items()]
         lines += [f"warning: {escape(what)} ({counted(times, 'time')})" for what, times in self.warnings.items()]
         missing = max(side["materialize_errors"] for side in counts.values())
         if missing:

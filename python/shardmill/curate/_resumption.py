@@ -146,7 +146,7 @@ class Resumption:
 
     Attributes:
         splits: the remaining splits, each as JSON.
-        schema: the schema of a job over tables.
+        schema: the schema of the job.
         results: the columns that its functions return, as far as earlier runs have decided them.
         plan: the plan for the workers.
         left_out: files below the paths that are skipped because of their format.

@@ -30,6 +30,8 @@ RESERVED = (
     "source_ref",
     "materialize_error",
 )
+#: The last column of each Parquet file that a job writes.
+RESCUED = pa.field("rescued", pa.string(), metadata={"content_type": "application/json", "shardmill": "rescued"})
 SCHEMA = pa.schema(
     [
         pa.field("sample_id", pa.string(), nullable=False),
@@ -42,6 +44,8 @@ SCHEMA = pa.schema(
         pa.field("materialize_error", pa.string()),
     ]
 )
+#: The columns of documents without columns of the user.
+OUTPUT = pa.schema([*SCHEMA, RESCUED])
 
 
 def image(codec: str = "JPEG", size: tuple[int, int] = (30, 20), color: Any = (200, 30, 60), **options: Any) -> bytes:
@@ -102,6 +106,11 @@ def write_parquet(path: Path, rows: Any, extras: Sequence[pa.Field] = (), **opti
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows if isinstance(rows, pa.Table) else table(rows, extras), path, **options)
     return path
+
+
+def written(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows as a job writes them that rescues no value."""
+    return [dict.fromkeys([*RESERVED, RESCUED.name]) | found for found in rows]
 
 
 @dataclass

@@ -18,7 +18,7 @@ def test_function_sees_whole_documents_in_the_row_schema(run_tar: Any) -> None:
     seen: list[pa.Table] = []
     outcome = run_tar(TAR, [Map(lambda found: (seen.append(found), found)[1])])
     (found,) = seen
-    assert found.schema.names == [*RESERVED, "c"]
+    assert found.schema.names == [*RESERVED, "c", "rescued"]
     assert found.column("binary_content").null_count == 4
     assert None not in outcome.column("binary_content", "image"), (
         "rows without bytes are fetched again by their locator"

@@ -86,7 +86,7 @@ def test_values_sit_on_the_metadata_row_only(run_tar: Any) -> None:
 
 def test_lists_of_the_sample_are_no_columns(run_tar: Any) -> None:
     outcome = columns_of(run_tar, {"texts": ["t"], "images": [], "aux": {"page": 3}})
-    assert outcome.schema.names[8:] == ["aux"]
+    assert outcome.schema.names[8:] == ["aux", "rescued"]
     assert outcome.column("aux", "metadata") == ['{"page": 3}']
 
 
@@ -101,7 +101,7 @@ def test_reserved_keys_are_left_out_and_counted(run_tar: Any) -> None:
 def test_requested_fields_alone_are_carried_and_missing_ones_are_null(run_tar: Any) -> None:
     samples = [{"p_hash": "h", "other": 1, "images": [], "texts": []}, {"rare": None}]
     outcome = columns_of(run_tar, *samples, fields=("p_hash", "rare"))
-    assert outcome.schema.names[8:] == ["p_hash", "rare"]
+    assert outcome.schema.names[8:] == ["p_hash", "rare", "rescued"]
     assert (outcome.column("p_hash"), outcome.column("rare")) == (["h", None], [None, None])
     assert outcome.schema.field("rare").type == pa.string()
     assert outcome.report.warnings == {
@@ -111,13 +111,13 @@ def test_requested_fields_alone_are_carried_and_missing_ones_are_null(run_tar: A
 
 
 def test_no_fields_at_all_leave_the_reserved_columns(run_tar: Any) -> None:
-    assert columns_of(run_tar, {"c": 1}, fields=()).schema.names[8:] == []
+    assert columns_of(run_tar, {"c": 1}, fields=()).schema.names[8:] == ["rescued"]
 
 
 def test_fields_appear_also_without_any_sample(run_tar: Any) -> None:
     outcome = run_tar({}, source={"fields": ("p_hash",), "per_image_fields": ("meta",)})
     assert (outcome.rows, outcome.report.quarantined) == ([], [])
-    assert outcome.schema.names[8:] == ["p_hash", "meta"]
+    assert outcome.schema.names[8:] == ["p_hash", "meta", "rescued"]
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_custom_field_names_are_used_and_are_no_passthrough(run_tar: Any) -> Non
     keys = SampleKeys(texts_field="body", images_field="pics", image_member_field="file", sample_id_field="key")
     outcome = run_tar(members, source={"keys": keys})
     assert outcome.shape() == [("k", -1, "metadata"), ("k", 0, "text"), ("k", 0, "image")]
-    assert outcome.schema.names[8:] == ["lang"]
+    assert outcome.schema.names[8:] == ["lang", "rescued"]
     assert outcome.column("content_type", "image") == ["image/png"]
 
 
@@ -132,9 +132,9 @@ def test_a_link_to_a_document_is_a_sample_and_a_directory_is_not(tmp_path: Path,
 
 
 def test_reserved_columns_have_their_types_and_nullability(run_tar: Any) -> None:
-    from shard_builders import SCHEMA
+    from shard_builders import OUTPUT
 
-    assert run_tar({"a.json": {}}).schema.equals(SCHEMA)
+    assert run_tar({"a.json": {}}).schema.equals(OUTPUT)
 
 
 @pytest.mark.parametrize("options", [{"fields": "url"}, {"per_image_fields": "meta"}])

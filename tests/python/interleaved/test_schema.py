@@ -40,9 +40,9 @@ def test_strict_schema_gives_exactly_its_columns_in_its_order(run: Any) -> None:
     assert {"column `c` is not in the schema", "column `binary_content` is not in the schema"} <= set(dropped)
 
 
-def test_overrides_change_types_and_add_columns_behind(run: Any) -> None:
+def test_overrides_change_types_and_add_columns_before_the_last_one(run: Any) -> None:
     outcome = run(schema_overrides={"c": pa.string(), "text_content": pa.large_string(), "new": pa.int8()})
-    assert outcome.schema.names == [*RESERVED, "c", "d", "new"]
+    assert outcome.schema.names == [*RESERVED, "c", "d", "new", "rescued"]
     assert [outcome.schema.field(name).type for name in ("c", "text_content", "new")] == [
         pa.string(),
         pa.large_string(),

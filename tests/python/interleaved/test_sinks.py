@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from shard_builders import SCHEMA, curate, document, from_tar, image, row, table, tiff, write_tar
+from shard_builders import OUTPUT, curate, document, from_tar, image, row, table, tiff, write_tar
 from shardmill._native import curate as native
 from shardmill.curate import ParquetSink, Pipeline, WebDatasetSink, WebDatasetSource
 from shardmill.curate._spec import spec_of
@@ -136,7 +136,7 @@ def test_input_without_samples_gives_a_valid_empty_file(run_tar: Any, sink: str)
     outcome = run_tar({"readme": "x"}, sink=sink)
     if sink == "parquet":
         assert pq.read_table(outcome.file).num_rows == 0
-        assert outcome.schema.equals(SCHEMA)
+        assert outcome.schema.equals(OUTPUT)
     else:
         assert outcome.file.read_bytes() == bytes(10_240)
     assert outcome.report.to_dict()["empty_output_files"] == 1

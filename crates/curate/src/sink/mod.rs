@@ -11,9 +11,10 @@ use crate::chunk::{Chunk, Lineage};
 use crate::locate::Locator;
 use crate::materialize::{Bodies, OnMaterializeError, materialize, reclaim};
 use crate::report::{OutputFile, SplitReport};
-use crate::schema::SchemaChoice;
+use crate::schema::{RESCUED, SchemaChoice};
 use crate::source::parquet::locate_missing;
 use crate::{Error, Result};
+use arrow_array::Array;
 use arrow_schema::SchemaRef;
 pub(crate) use output::CountingFile;
 use serde::{Deserialize, Serialize};
@@ -224,6 +225,10 @@ impl<'a> Sink<'a> {
             if let Some(field) = late {
                 return Err(Error::LateColumn { column: field.name().clone(), path: open.file.path });
             }
+        }
+        let has_rescued = chunk.extras.column_by_name(RESCUED).is_some_and(|values| values.null_count() < values.len());
+        if has_rescued && open.schema.field_with_name(RESCUED).is_err() {
+            report.drop_key(format!("column `{RESCUED}` is not in the schema"));
         }
         let in_file = |error: Error| match error {
             cast @ Error::Cast { .. } => Error::File { path: open.file.path.clone(), source: Box::new(cast) },

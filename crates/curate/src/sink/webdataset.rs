@@ -6,11 +6,12 @@ use crate::chunk::{Chunk, Modality, Row};
 use crate::json::{JsonCells, json_text};
 use crate::materialize::Bodies;
 use crate::report::{Quarantined, SplitReport};
-use crate::schema::{is_json_field, is_reserved};
+use crate::schema::{RESCUED, is_json_field, is_reserved};
 use crate::sink::extension::image_extension;
 use crate::sink::output::CountingFile;
 use crate::table::cast_checked;
 use crate::{Error, Result};
+use arrow_array::Array;
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
@@ -19,6 +20,9 @@ use shardmill_formats::tar::{end_of_archive, member_header, padding};
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
+
+/// Keys of the JSON that are made of the rows of a sample, besides its id.
+const PAYLOAD_KEYS: [&str; 2] = ["texts", "images"];
 
 /// A list has a gap for each unused position, and must stay in proportion to its rows.
 const MAX_LIST_LEN: usize = 1 << 20;
@@ -31,7 +35,7 @@ pub(super) struct TarBatch {
 
 impl TarBatch {
     pub(super) fn new(path: &str, file: CountingFile, schema: &SchemaRef) -> Result<Self> {
-        match schema.fields().iter().find(|field| matches!(field.name().as_str(), "texts" | "images")) {
+        match schema.fields().iter().find(|field| PAYLOAD_KEYS.contains(&field.name().as_str())) {
             Some(field) => Err(Error::PayloadKey { column: field.name().clone() }),
             None => Ok(Self { file, path: path.to_owned(), stems: HashMap::new() }),
         }
@@ -66,7 +70,7 @@ impl TarBatch {
         Ok(refused)
     }
 
-    fn write_sample(&mut self, sample: &Sample<'_>, columns: &[Column], bodies: &Bodies, report: &mut SplitReport) -> Result<()> {
+    fn write_sample(&mut self, sample: &Sample<'_>, columns: &Columns, bodies: &Bodies, report: &mut SplitReport) -> Result<()> {
         let stem = self.stem(sample.id, report);
         let mut texts = vec![Value::Null; sample.len];
         let mut images = vec![Value::Null; sample.len];
@@ -179,14 +183,46 @@ struct Column {
     cells: JsonCells,
 }
 
-fn columns_of(chunk: &Chunk, schema: &Schema) -> Result<Vec<Column>> {
+/// The passthrough columns of a chunk.
+struct Columns {
+    columns: Vec<Column>,
+    /// Values by key that are in none of them.
+    rescued: Option<Column>,
+}
+
+fn columns_of(chunk: &Chunk, schema: &Schema) -> Result<Columns> {
     let fields = schema.fields().iter().filter(|field| !is_reserved(field.name()));
     let column = |field: &FieldRef| {
         let values = chunk.extras.column_by_name(field.name())?;
         let cells = cast_checked(field.name(), values, field.data_type()).and_then(|values| JsonCells::new(field.name(), &values));
         Some(cells.map(|cells| Column { field: Arc::clone(field), cells }))
     };
-    fields.filter_map(column).collect()
+    let (rescued, columns): (Vec<Column>, Vec<Column>) =
+        fields.filter_map(column).collect::<Result<Vec<_>>>()?.into_iter().partition(|column| column.field.name() == RESCUED);
+    let has_rescued = chunk.extras.column_by_name(RESCUED).is_some_and(|values| values.null_count() < values.len());
+    Ok(Columns { columns, rescued: rescued.into_iter().next().filter(|_| has_rescued) })
+}
+
+impl Columns {
+    /// The rescued values of each row of a sample, by key.
+    fn rescued(&self, rows: &[Row], report: &mut SplitReport) -> Result<Vec<Map<String, Value>>> {
+        let object = |row: &Row| {
+            Ok(match self.rescued.as_ref().map(|column| column.cell(row)).transpose()? {
+                Some(Value::Object(mut values)) => {
+                    for key in PAYLOAD_KEYS.into_iter().chain(["sample_id"]) {
+                        if values.shift_remove(key).is_some() {
+                            report.drop_key(format!("rescued value of `{key}`, a key of the sample's JSON"));
+                        }
+                    }
+                    values
+                }
+                None | Some(Value::Null) => Map::new(),
+                // Not what a job writes.
+                Some(other) => Map::from_iter([(RESCUED.to_owned(), other)]),
+            })
+        };
+        rows.iter().map(object).collect()
+    }
 }
 
 impl Column {
@@ -199,31 +235,41 @@ impl Column {
     }
 }
 
-/// Values of the metadata row become keys; columns with values on content rows become lists. `entries` are the rows with a position in the sample's
-/// lists: a value for any other row would shift its neighbours when it is read again.
+/// Values of the metadata row become keys; columns with values on content rows become lists. Rescued values
+/// are put back under their keys. `entries` are the rows with a position in the sample's lists: a value for
+/// any other row would shift its neighbours when it is read again.
 fn add_passthrough(
     object: &mut Map<String, Value>,
     sample: &Sample<'_>,
     entries: &[&Row],
-    columns: &[Column],
+    columns: &Columns,
     report: &mut SplitReport,
 ) -> Result<()> {
+    let rescued = columns.rescued(sample.rows, report)?;
+    let rescued: Vec<(&Row, Map<String, Value>)> = sample.rows.iter().zip(rescued).filter(|(_, values)| !values.is_empty()).collect();
+    let mut seen: HashSet<&str> = columns.columns.iter().map(|column| column.field.name().as_str()).collect();
+    let other_keys = rescued.iter().flat_map(|(_, values)| values.keys()).filter(|key| seen.insert(key.as_str())).collect::<Vec<_>>();
+    let keys = columns.columns.iter().map(|column| (column.field.name(), Some(column))).chain(other_keys.into_iter().map(|key| (key, None)));
     let metadata = sample.rows.iter().find(|row| row.modality == Modality::Metadata);
     let is_complete = entries.len() == sample.rows.iter().filter(|row| row.modality.is_content()).count();
-    for column in columns {
-        let name = column.field.name();
-        let cells = entries.iter().map(|row| Ok((*row, column.cell(row)?))).collect::<Result<Vec<_>>>()?;
+    for (name, column) in keys {
+        let cell = |row: &Row| {
+            let own = column.map(|column| column.cell(row)).transpose()?.unwrap_or_default();
+            let of_row = || rescued.iter().find(|(known, _)| std::ptr::eq(*known, row)).and_then(|(_, values)| values.get(name)).cloned();
+            Ok(if own.is_null() { of_row().unwrap_or_default() } else { own })
+        };
+        let cells = entries.iter().map(|row| Ok((*row, cell(row)?))).collect::<Result<Vec<_>>>()?;
         let has_values = |modality: &Modality| cells.iter().any(|(row, value)| row.modality == *modality && !value.is_null());
         let (on_images, on_texts) = (has_values(&Modality::Image), has_values(&Modality::Text));
         if !is_complete {
             let kept = cells.iter().filter(|(_, value)| !value.is_null()).count();
             let content = sample.rows.iter().filter(|row| row.modality.is_content());
-            let all = content.map(|row| column.cell(row)).collect::<Result<Vec<_>>>()?;
+            let all = content.map(cell).collect::<Result<Vec<_>>>()?;
             if all.iter().filter(|value| !value.is_null()).count() > kept {
                 report.drop_key(format!("values of column `{name}` on rows without content"));
             }
         }
-        let top = metadata.map(|row| column.cell(row)).transpose()?.unwrap_or(Value::Null);
+        let top = metadata.map(cell).transpose()?.unwrap_or(Value::Null);
         if !top.is_null() {
             if on_images || on_texts {
                 report.drop_key(format!("values of column `{name}` on content rows, beside one for the sample"));

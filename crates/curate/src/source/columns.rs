@@ -1,12 +1,13 @@
-//! Collects passthrough values of JSON samples into typed Arrow columns.
+//! The types of the values of JSON documents, by key.
 //!
-//! The columns are the union over the task; a type is promoted as values arrive: null → anything, int + float → double while every int is exact in a
-//! double, any other mix → JSON text (interleaved specification §1.4). The invariant: no value is dropped or rounded.
+//! A type is promoted as values arrive: null → anything, int + float → double while every int is exact in a
+//! double, any other mix → JSON text (interleaved specification §1.4). The invariant: the type of a column
+//! holds each value that was observed, without a change.
 
 use crate::json::json_text;
-use crate::schema::json_field;
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray};
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
+use crate::schema::{is_json_field, json_field};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
+use arrow_schema::{DataType, Field, FieldRef};
 use serde_json::Value;
 use shardmill_formats::json::as_float;
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 /// The narrowest type that holds all values of a column so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Null,
     Boolean,
     /// All integers; the flag states whether each is exact in a double.
@@ -30,13 +31,12 @@ enum Kind {
 const MAX_SIGNIFICANT: u64 = 1 << 53;
 
 /// Whether the value is exact in a double.
-#[must_use]
-pub(crate) fn is_exact_in_double(magnitude: u64) -> bool {
+fn is_exact_in_double(magnitude: u64) -> bool {
     magnitude == 0 || magnitude >> magnitude.trailing_zeros() <= MAX_SIGNIFICANT
 }
 
 impl Kind {
-    fn of(value: &Value) -> Self {
+    pub(crate) fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(_) => Self::Boolean,
@@ -63,6 +63,25 @@ impl Kind {
         }
     }
 
+    /// The kind that a column of a planned schema has.
+    pub(crate) fn of_field(field: &Field) -> Self {
+        match field.data_type() {
+            _ if is_json_field(field) => Self::Json,
+            DataType::Boolean => Self::Boolean,
+            DataType::Int64 => Self::Integer { is_exact_float: false },
+            DataType::Float64 => Self::Float,
+            _ => Self::Text,
+        }
+    }
+
+    /// Whether a column of this kind takes the value without a change.
+    pub(crate) fn holds(self, value: &Value) -> bool {
+        match (self, Self::of(value)) {
+            (Self::Integer { .. }, Self::Integer { .. }) => true,
+            (_, own) => self.join(own) == self,
+        }
+    }
+
     fn field(self, name: &str) -> Field {
         match self {
             Self::Null | Self::Text => Field::new(name, DataType::Utf8, true),
@@ -74,11 +93,8 @@ impl Kind {
     }
 }
 
-/// Values of one row, by column.
-pub(crate) type Values = Vec<(usize, Value)>;
-
-/// The columns of one task.
-#[derive(Debug, Default)]
+/// The columns of a number of documents.
+#[derive(Debug, Clone, Default)]
 pub struct Columns {
     names: Vec<String>,
     kinds: Vec<Kind>,
@@ -99,36 +115,37 @@ impl Columns {
 
     /// Widens the column's type so that it holds `value`.
     pub fn observe(&mut self, column: usize, value: &Value) {
+        self.widen(column, Kind::of(value));
+    }
+
+    fn widen(&mut self, column: usize, other: Kind) {
         if let Some(kind) = self.kinds.get_mut(column) {
-            *kind = kind.join(Kind::of(value));
+            *kind = kind.join(other);
         }
+    }
+
+    /// Adds the columns of other documents.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        for (name, kind) in other.names.iter().zip(&other.kinds) {
+            let column = self.number(name);
+            self.widen(column, *kind);
+        }
+    }
+
+    /// Whether a value decided the type of the column.
+    pub(crate) fn is_typed(&self, name: &str) -> bool {
+        let kind = self.by_name.get(name).and_then(|column| self.kinds.get(*column));
+        kind.is_some_and(|kind| *kind != Kind::Null)
     }
 
     #[must_use]
     pub fn fields(&self) -> Vec<FieldRef> {
         self.names.iter().zip(&self.kinds).map(|(name, kind)| Arc::new(kind.field(name))).collect()
     }
-
-    /// `rows` as a table of the columns seen so far.
-    ///
-    /// # Errors
-    /// [`ArrowError`] when the table would exceed Arrow's limits.
-    pub(crate) fn table(&self, rows: &[Values]) -> Result<RecordBatch, ArrowError> {
-        let mut cells: Vec<Vec<Option<&Value>>> = vec![vec![None; rows.len()]; self.names.len()];
-        for (index, row) in rows.iter().enumerate() {
-            for (column, value) in row {
-                if let Some(cell) = cells.get_mut(*column).and_then(|column| column.get_mut(index)) {
-                    *cell = Some(value).filter(|value| !value.is_null());
-                }
-            }
-        }
-        let columns = cells.into_iter().zip(&self.kinds).map(|(cells, kind)| array(&cells, *kind)).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        RecordBatch::try_new_with_options(Arc::new(Schema::new(self.fields())), columns, &options)
-    }
 }
 
-fn array(cells: &[Option<&Value>], kind: Kind) -> ArrayRef {
+/// The cells of a column; those that its kind does not hold are null.
+pub(crate) fn array(cells: &[Option<&Value>], kind: Kind) -> ArrayRef {
     match kind {
         Kind::Boolean => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_bool)).collect::<BooleanArray>()),
         Kind::Integer { .. } => Arc::new(cells.iter().map(|cell| cell.and_then(Value::as_i64)).collect::<Int64Array>()),
@@ -148,16 +165,12 @@ mod tests {
 
     fn column(values: &[Value]) -> (FieldRef, ArrayRef) {
         let mut columns = Columns::default();
-        let rows: Vec<Values> = values
-            .iter()
-            .map(|value| {
-                let number = columns.number("c");
-                columns.observe(number, value);
-                vec![(number, value.clone())]
-            })
-            .collect();
-        let table = columns.table(&rows).unwrap();
-        (Arc::clone(&columns.fields()[0]), Arc::clone(table.column(0)))
+        let number = columns.number("c");
+        values.iter().for_each(|value| columns.observe(number, value));
+        let field = Arc::clone(&columns.fields()[0]);
+        let kind = Kind::of_field(&field);
+        assert!(values.iter().all(|value| kind.holds(value)), "{kind:?} of {values:?}");
+        (field, array(&values.iter().map(|value| Some(value).filter(|value| !value.is_null())).collect::<Vec<_>>(), kind))
     }
 
     #[test]
@@ -215,5 +228,33 @@ mod tests {
         let (field, values) = column(&[Value::Null, Value::Null]);
         assert_eq!(field.data_type(), &DataType::Utf8);
         assert_eq!(values.null_count(), 2);
+    }
+
+    #[test]
+    fn kind_of_a_planned_column_holds_only_what_it_does_not_change() {
+        let of = |data_type: DataType| Kind::of_field(&Field::new("c", data_type, true));
+        let (integer, float, text) = (of(DataType::Int64), of(DataType::Float64), of(DataType::Utf8));
+        assert!(integer.holds(&json!(i64::MAX)) && !integer.holds(&json!(2.0)) && !integer.holds(&json!("1")));
+        assert!(!integer.holds(&json!(u64::MAX)));
+        assert!(float.holds(&json!(2)) && !float.holds(&json!((1_i64 << 53) + 1)) && !float.holds(&json!(true)));
+        assert!(text.holds(&json!("x")) && text.holds(&Value::Null) && !text.holds(&json!(1)) && !text.holds(&json!([])));
+        assert!(Kind::of_field(&json_field("c")).holds(&json!({"a": 1})));
+    }
+
+    #[test]
+    fn columns_of_two_shards_hold_the_values_of_both() {
+        let of = |pairs: &[(&str, Value)]| {
+            let mut columns = Columns::default();
+            for (name, value) in pairs {
+                let number = columns.number(name);
+                columns.observe(number, value);
+            }
+            columns
+        };
+        let mut columns = of(&[("a", json!(1)), ("b", Value::Null)]);
+        columns.absorb(&of(&[("c", json!("x")), ("b", json!(true)), ("a", json!(0.5))]));
+        let types: Vec<_> = columns.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect();
+        let expected = [("a", DataType::Float64), ("b", DataType::Boolean), ("c", DataType::Utf8)];
+        assert_eq!(types, expected.map(|(name, data_type)| (name.to_owned(), data_type)));
     }
 }

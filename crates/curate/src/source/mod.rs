@@ -1,15 +1,18 @@
 //! Sources of rows: WebDataset shards or interleaved Parquet.
 
 pub mod columns;
+mod conform;
+mod heads;
+pub(crate) mod heads_schema;
 pub mod keys;
 pub mod named_keys;
 pub mod parquet;
 pub(crate) mod parquet_schema;
-mod promote;
 mod row_lists;
 mod sample;
 mod surrogates;
 pub mod tokens;
+mod values;
 pub mod webdataset;
 pub mod webdataset_options;
 
@@ -35,8 +38,6 @@ pub struct SplitContext<'a> {
     pub errors: &'a ErrorBudget,
     /// Where rows may point to, and what was fetched from there.
     pub shared: &'a Shared,
-    /// Keys and columns that filters name: null where a split lacks them.
-    pub filtered: &'a [String],
 }
 
 /// Receives the chunks of a source.

@@ -2,21 +2,20 @@
 //!
 //! The invariant: a job whose options name a key that no sample has does not start, because its output would silently lack the values of the key.
 
-use crate::archive::Archive;
 use crate::report::SplitReport;
-use crate::source::keys::{SampleKeys, object_of};
+use crate::source::heads::{Seen, visit_heads};
+use crate::source::keys::SampleKeys;
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::{Error, Result};
 use serde_json::{Map, Value};
 use shardmill_engine::Cancel;
-use shardmill_formats::tar::{Compression, Entry, Member, Role, Walk, role, sniff_compression, without_compression};
+use shardmill_formats::tar::{Member, Role, role, without_compression};
 use shardmill_plan::InputFile;
-use shardmill_storage::{RangeRead, store_of};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 /// Maximal number of keys and endings in a message.
 const SHOWN: usize = 12;
-const SNIFF_LEN: u64 = 16;
 
 /// Keys and members seen so far.
 #[derive(Debug, Clone, Default)]
@@ -168,75 +167,19 @@ pub fn check_keys<'a>(files: impl Iterator<Item = &'a InputFile>, options: &WebD
     for file in files {
         cancel.check()?;
         // Damage is quarantined by the run.
-        let _damage = observe_file(&file.path, options, &mut named, cancel);
+        let _damage = visit_heads(&file.path, options, cancel, &mut named, |named, seen| {
+            match seen {
+                Seen::Document(object, _) => named.observe(object),
+                Seen::Others(members) => named.pass(*members),
+            }
+            if named.are_met() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
         if named.are_met() {
             return Ok(());
         }
     }
     cancel.check()?;
     named.absent().next().map_or(Ok(()), Err)
-}
-
-/// Reads samples of one archive until the keys are found. An uncompressed archive is read no further, unless it depends on another member whether a
-/// member is a document.
-fn observe_file(path: &str, options: &WebDatasetOptions, named: &mut NamedKeys, cancel: &Cancel) -> Result<()> {
-    let object = store_of(path)?.open(path)?;
-    let mut window = Vec::new();
-    crate::payload::append_range(&*object, &(0..object.size().min(SNIFF_LEN)), &mut window)?;
-    if !matches!(sniff_compression(&window), Compression::None) {
-        return observe_archive(path, options, named, cancel);
-    }
-    let (before, mut is_decided) = (named.clone(), true);
-    let mut walk = Walk::new(object.size()).reading_on(options.ignore_zeros);
-    while let Some(range) = walk.needs() {
-        cancel.check()?;
-        window.clear();
-        crate::payload::append_range(&*object, &range, &mut window)?;
-        match walk.push(&window) {
-            Ok(Some(Entry::File(member))) => is_decided &= observe_member(&*object, &member, options, named),
-            Ok(Some(Entry::Link(_))) => is_decided = false,
-            _ => {}
-        }
-        if named.are_met() {
-            return Ok(());
-        }
-    }
-    if is_decided {
-        return Ok(());
-    }
-    *named = before;
-    observe_archive(path, options, named, cancel)
-}
-
-/// Returns whether the member alone decides if it is a document. `X.Y.json` without lists is one only if there is no `X.json`.
-fn observe_member(object: &dyn RangeRead, member: &Member, options: &WebDatasetOptions, named: &mut NamedKeys) -> bool {
-    let Some(stem) = options.keys.stem_of(member) else {
-        named.pass(1);
-        return true;
-    };
-    if let Ok(object) = object_of(object, member, options.limit()) {
-        if stem.rsplit('/').next().is_some_and(|file| file.contains('.')) && !options.keys.has_lists(&object) {
-            return false;
-        }
-        named.observe(&object);
-    }
-    true
-}
-
-fn observe_archive(path: &str, options: &WebDatasetOptions, named: &mut NamedKeys, cancel: &Cancel) -> Result<()> {
-    let archive = Archive::open_with(path, options.ignore_zeros, options.limit())?;
-    let documents = options.keys.documents(&archive, options.limit());
-    named.pass(archive.members.len() - documents.len());
-    for member in documents.into_iter().filter_map(|index| archive.members.get(index)) {
-        if let Ok(object) = object_of(&*archive.object, member, options.limit()) {
-            named.observe(&object);
-        }
-        if named.are_met() {
-            break;
-        }
-        cancel.check()?;
-    }
-    Ok(())
 }
 
 /// The ending of a member's name in messages, with that of its compression.

@@ -7,15 +7,15 @@ use crate::error::counted;
 use crate::locate::{LocateError, Locator, is_of_run, may_input_open_later};
 use crate::payload::Payload;
 use crate::report::Quarantined;
-use crate::schema::{RESERVED, SchemaChoice, is_json_field, is_reserved, refuse_reserved};
-use crate::source::promote::conform;
+use crate::schema::{JobSchema, RESCUED, is_json_field, is_reserved, refuse_reserved};
+use crate::source::conform::JobReader;
 use crate::source::{Emit, SplitContext, split_sources};
 use crate::source_ref::SourceRef;
 use crate::table::{batch_of, cast_checked, from_table};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ impl ParquetOptions {
     /// [`Error::ReservedFields`], and [`Error::Option`] for a limit of zero.
     pub fn check(&self) -> Result<()> {
         // Reserved columns are always read; naming them is not an error.
-        let extras: Vec<String> = self.fields.iter().flatten().filter(|name| !RESERVED.contains(&name.as_str())).cloned().collect();
+        let extras: Vec<String> = self.fields.iter().flatten().filter(|name| !is_reserved(name) && *name != RESCUED).cloned().collect();
         refuse_reserved(&extras, &[])?;
         match self.max_batch_bytes {
             Some(0) => Err(Error::Option { option: "max_batch_bytes", problem: "must be positive".to_owned() }),
@@ -57,35 +57,20 @@ impl ParquetOptions {
     }
 }
 
-/// The columns of a job.
-pub struct ParquetColumns<'a> {
-    /// Of all files, see [`super::parquet_schema`].
-    pub schema: &'a SchemaRef,
-    pub choice: &'a SchemaChoice,
-}
-
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
 /// Errors of `emit`, cancellation, a store that does not respond, [`Error::NoSampleId`], and [`Error::File`] for a value that does not fit its column's
 /// type. Damaged files are quarantined instead.
-pub fn read_parquet(
-    split: &Split,
-    options: &ParquetOptions,
-    columns: &ParquetColumns<'_>,
-    context: &mut SplitContext<'_>,
-    emit: Emit<'_>,
-) -> Result<()> {
+pub fn read_parquet(split: &Split, options: &ParquetOptions, job: JobSchema<'_>, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
     let files = open_files(split, options.limit(), context)?;
-    let (known, choice) = (columns.schema, columns.choice);
+    let reader = JobReader::new(job, options.fields.as_deref());
     let here: HashSet<&str> = files.iter().flat_map(|(_, file)| file.schema().fields()).map(|field| field.name().as_str()).collect();
-    let filtered: &[String] = if files.is_empty() { &[] } else { context.filtered };
-    let common = with_requested(known, options.fields.as_deref().unwrap_or(filtered));
-    let is_missing = |name: &&String| !is_reserved(name) && !here.contains(name.as_str()) && !files.is_empty();
+    let is_missing = |name: &&String| !is_reserved(name) && *name != RESCUED && !here.contains(name.as_str()) && !files.is_empty();
     for name in options.fields.iter().flatten().filter(is_missing) {
         context.report.warn(format!("column `{name}` (fields) is in no file of a split, and is null there"));
     }
-    for field in known.fields().iter().filter(|field| is_json_field(field)) {
+    for field in job.agreed.fields().iter().filter(|field| is_json_field(field) && field.name() != RESCUED) {
         let is_typed = |(_, file): &(usize, ParquetFile)| {
             file.schema().field_with_name(field.name()).is_ok_and(|own| !is_json_field(own) && !own.data_type().is_null())
         };
@@ -93,33 +78,17 @@ pub fn read_parquet(
             context.report.warn(format!("column `{}` has types without a common type; its cells became JSON text", field.name()));
         }
     }
-    let target = choice.apply(&common);
-    for field in common.fields().iter().filter(|field| here.contains(field.name().as_str()) && target.field_with_name(field.name()).is_err()) {
+    let is_left_out = |field: &&Arc<Field>| here.contains(field.name().as_str()) && reader.target.field_with_name(field.name()).is_err();
+    for field in job.agreed.fields().iter().filter(is_left_out).filter(|field| field.name() != RESCUED) {
         context.report.drop_key(format!("column `{}` is not in the schema", field.name()));
     }
     let limit = options.max_batch_bytes.map_or(context.chunk_bytes, |limit| limit.min(context.chunk_bytes));
     let batcher = Batcher { split, limit: options.max_batch_bytes, open: Vec::new(), open_bytes: 0, batch: 0, is_empty: true };
-    let mut reader = Reader { split, columns: columns_to_read(&common, &target), target, limit, batcher, locator: context.locator(options.limit()) };
+    let mut reader = Reader { split, reader, limit, batcher, locator: context.locator(options.limit()) };
     for (number, file) in &files {
         reader.read_file(*number, file, context, emit)?;
     }
     reader.finish(context, emit)
-}
-
-/// All reserved columns, even if they are not written, and the passthrough columns of `target`.
-fn columns_to_read(common: &Schema, target: &Schema) -> SchemaRef {
-    let reserved = common.fields().iter().filter(|field| is_reserved(field.name()));
-    let passthrough = target.fields().iter().filter(|field| !is_reserved(field.name()));
-    Arc::new(Schema::new(reserved.chain(passthrough).cloned().collect::<Vec<_>>()))
-}
-
-/// Adds requested columns that no file has, as nulls.
-fn with_requested(schema: &SchemaRef, requested: &[String]) -> SchemaRef {
-    let mut fields: Vec<Arc<Field>> = schema.fields().iter().cloned().collect();
-    for name in requested.iter().filter(|name| schema.field_with_name(name).is_err()) {
-        fields.push(Arc::new(Field::new(name, DataType::Utf8, true)));
-    }
-    Arc::new(Schema::new(fields))
 }
 
 fn open_files(split: &Split, limit: DecodeLimit, context: &mut SplitContext<'_>) -> Result<Vec<(usize, ParquetFile)>> {
@@ -168,8 +137,7 @@ pub(super) fn column_problem(schema: &Schema) -> Option<String> {
 /// Assembles documents that span several record batches, and divides them into chunks.
 struct Reader<'a> {
     split: &'a Split,
-    columns: SchemaRef,
-    target: SchemaRef,
+    reader: JobReader<'a>,
     /// Approximate size of a chunk in bytes.
     limit: u64,
     batcher: Batcher<'a>,
@@ -184,7 +152,7 @@ impl Reader<'_> {
     fn read_file(&mut self, number: usize, file: &ParquetFile, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
         let path = self.path(number).to_owned();
         let in_file = |error: Error| Error::File { path: path.clone(), source: Box::new(error) };
-        let names: Vec<&str> = self.columns.fields().iter().map(|field| field.name().as_str()).collect();
+        let names = self.reader.names(file.schema());
         let batches = match file.batches(&names, Some("binary_content"), self.limit / 4) {
             Ok(batches) => batches,
             Err(error) => return context.quarantine(Quarantined::shard(&path, damage(error)?)),
@@ -210,7 +178,7 @@ impl Reader<'_> {
                 }
             };
             pending_bytes += batch_bytes(&batch);
-            pending.push(conform(&batch, &self.columns, true).map_err(in_file)?);
+            pending.push(self.reader.conform(&batch, context.report).map_err(in_file)?);
             if pending_bytes >= enough {
                 let (complete, rest) = split_last_document(&pending)?;
                 if let Some(complete) = complete {
@@ -233,7 +201,7 @@ impl Reader<'_> {
         let path = self.path(number).to_owned();
         let in_file = |error: Error| Error::File { path: path.clone(), source: Box::new(error) };
         let (mut chunk, left_out) = from_table(rows, &path, Lineage::default()).map_err(in_file)?;
-        chunk.schema = Arc::clone(&self.target);
+        chunk.schema = Arc::clone(&self.reader.target);
         if !left_out.rows.is_empty() {
             let reason = format!("{} without sample_id, position or modality", counted(left_out.rows.len() as u64, "row"));
             context.report.input.add_counts(&left_out.counts);
@@ -259,9 +227,9 @@ impl Reader<'_> {
     }
 
     fn finish(self, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
-        let empty = RecordBatch::new_empty(Arc::clone(&self.columns));
+        let empty = RecordBatch::new_empty(Arc::clone(&self.reader.columns));
         let (mut empty, _) = from_table(&empty, "", Lineage::default())?;
-        empty.schema = Arc::clone(&self.target);
+        empty.schema = Arc::clone(&self.reader.target);
         self.batcher.finish(empty, context, emit)
     }
 }

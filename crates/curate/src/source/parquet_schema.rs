@@ -1,22 +1,18 @@
 //! The schema of a job over interleaved Parquet files.
 //!
-//! Decided from the footers of all files before the first split is read. The invariant: it does not depend on how files are divided into splits.
-//! Files that cannot be opened do not take part; the run quarantines them.
+//! Decided from the footers of all files before the first split is read. The invariant: it does not depend on
+//! how files are divided into splits. Files that cannot be opened do not take part; the run quarantines them.
 
 use super::parquet::{ParquetOptions, column_problem};
-use crate::schema::{is_reserved, reconciled_but_nulls};
-use crate::source::columns::is_exact_in_double;
-use crate::source::promote::{ColumnFacts, union};
-use crate::table::cast_checked;
+use crate::schema::{RESCUED, is_json_field, is_reserved, json_field, reconciled, reconciled_but_nulls};
 use crate::{Error, Result};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, PrimitiveArray};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::limit::DecodeLimit;
-use shardmill_formats::parquet::ParquetFile;
-use shardmill_plan::InputFile;
+use shardmill_formats::parquet::ParquetTable;
+use shardmill_formats::table::TableFile;
+use shardmill_plan::schema::{FileColumns, unify};
+use shardmill_plan::{Error as PlanError, InputFile};
 use shardmill_storage::store_of;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -30,10 +26,6 @@ pub(crate) struct SchemaOf<'a> {
     pub options: &'a ParquetOptions,
     /// Columns that filters name.
     pub filtered: &'a [String],
-    /// The schema of the splits that were planned before.
-    pub agreed: Option<&'a SchemaRef>,
-    /// Memory for reading a column whose type depends on its values.
-    pub batch_bytes: u64,
 }
 
 impl SchemaOf<'_> {
@@ -43,33 +35,30 @@ impl SchemaOf<'_> {
     /// [`Error::AbsentColumn`] for a name in the options that no file has, and cancellation.
     pub(crate) fn files(&self, files: &[InputFile], threads: usize, cancel: &Cancel) -> Result<SchemaRef> {
         let limit = self.options.limit();
-        let paths: Arc<[String]> = files.iter().map(|file| file.path.clone()).collect();
-        let (count, shared) = (paths.len(), Arc::clone(&paths));
-        let schema = move |number: usize| {
-            let file = shared.get(number).and_then(|path| opened(path, limit));
-            let schema = file.map(|file| Arc::clone(file.schema())).filter(|schema| column_problem(schema).is_none());
-            ControlFlow::Continue(schema)
+        let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+        let count = paths.len();
+        let table = move |number: usize| {
+            let table = paths.get(number).and_then(|path| opened(path, limit));
+            ControlFlow::Continue(table.filter(|table| column_problem(table.declared_schema()).is_none()))
         };
-        let found = run_in_order(count, threads, cancel, schema)?.collect::<std::result::Result<Vec<Option<SchemaRef>>, _>>()?;
-        let (paths, found): (Vec<&String>, Vec<SchemaRef>) = paths.iter().zip(found).filter_map(|(path, schema)| Some((path, schema?))).unzip();
-        self.check_names(&found)?;
-        let selected = found.iter().map(|schema| reconciled_but_nulls(&self.selected(schema)));
-        let schemas: Vec<SchemaRef> = self.agreed.cloned().into_iter().chain(selected).collect();
-        let facts = |number: usize, column: &str| match number.checked_sub(usize::from(self.agreed.is_some())) {
-            // The values that were written are not known.
-            None => ColumnFacts { is_all_null: false, is_exact_in_double: false },
-            Some(number) => column_facts(paths.get(number).and_then(|path| opened(path, limit)).as_ref(), column, self.batch_bytes),
-        };
-        Ok(union(&schemas, facts, |_conflict| {}))
+        let found = run_in_order(count, threads, cancel, table)?.collect::<std::result::Result<Vec<_>, _>>()?;
+        let tables: Vec<ParquetTable> = found.into_iter().flatten().collect();
+        self.check_names(&tables)?;
+        let schemas: Vec<SchemaRef> = tables.iter().map(|table| reconciled_but_nulls(&self.selected(table.declared_schema()))).collect();
+        let common = unified(&tables, &schemas)?;
+        let named = self.options.fields.as_deref().unwrap_or(self.filtered).iter().filter(|name| !is_reserved(name) && *name != RESCUED);
+        let absent = named.filter(|name| common.field_with_name(name).is_err()).map(|name| Arc::new(Field::new(name, DataType::Utf8, true)));
+        let fields: Vec<FieldRef> = common.fields().iter().cloned().chain(absent).collect();
+        Ok(reconciled(&Schema::new(fields)))
     }
 
-    fn check_names(&self, found: &[SchemaRef]) -> Result<()> {
-        let fields = self.options.fields.iter().flatten().filter(|name| !is_reserved(name)).map(|name| ("fields", name));
-        let mut wanted = fields.chain(self.filtered.iter().map(|name| ("expression", name)));
-        let has = |name: &str| found.iter().chain(self.agreed).any(|schema| schema.field_with_name(name).is_ok());
-        match wanted.find(|(_, name)| !has(name)) {
-            Some((option, column)) if !found.is_empty() => {
-                let names = found.iter().flat_map(|schema| schema.fields()).map(|field| field.name()).filter(|name| !is_reserved(name));
+    fn check_names(&self, tables: &[ParquetTable]) -> Result<()> {
+        let fields = self.options.fields.iter().flatten().filter(|name| !is_reserved(name) && *name != RESCUED);
+        let mut wanted = fields.map(|name| ("fields", name)).chain(self.filtered.iter().map(|name| ("expression", name)));
+        let fields = || tables.iter().flat_map(|table| table.declared_schema().fields());
+        match wanted.find(|(_, name)| fields().all(|field| field.name() != *name)) {
+            Some((option, column)) if !tables.is_empty() => {
+                let names = fields().map(|field| field.name()).filter(|name| !is_reserved(name) && *name != RESCUED);
                 let there: BTreeSet<String> = names.map(|name| format!("`{}`", name.escape_debug())).collect();
                 let shown: Vec<String> = there.into_iter().take(SHOWN_COLUMNS).collect();
                 let there = if shown.is_empty() { "the reserved ones".to_owned() } else { shown.join(", ") };
@@ -87,31 +76,32 @@ impl SchemaOf<'_> {
     }
 }
 
-fn opened(path: &str, limit: DecodeLimit) -> Option<ParquetFile> {
+fn opened(path: &str, limit: DecodeLimit) -> Option<ParquetTable> {
     let object = store_of(path).and_then(|store| store.open(path)).ok()?;
-    Some(ParquetFile::open(object).ok()?.with_limit(limit))
+    ParquetTable::open_limited(object, limit).ok()
 }
 
-/// Reads one column to its end, or up to damage.
-fn column_facts(file: Option<&ParquetFile>, column: &str, batch_bytes: u64) -> ColumnFacts {
-    let mut facts = ColumnFacts { is_all_null: true, is_exact_in_double: true };
-    let batches = file.and_then(|file| file.batches(&[column], None, batch_bytes).ok());
-    for batch in batches.into_iter().flatten().map_while(std::result::Result::ok) {
-        let Some(values) = batch.columns().first() else { break };
-        facts.is_all_null &= values.logical_null_count() == values.len();
-        facts.is_exact_in_double &= match plain_integers(values) {
-            Some(integers) => integers.iter().flatten().all(|integer| is_exact_in_double(integer.unsigned_abs())),
-            None => match values.as_primitive_opt::<UInt64Type>() {
-                Some(integers) => integers.iter().flatten().all(is_exact_in_double),
-                None => true,
-            },
+/// The files with the columns that the job reads.
+fn files<'a>(tables: &'a [ParquetTable], schemas: &'a [SchemaRef]) -> impl Iterator<Item = FileColumns<'a>> {
+    tables.iter().zip(schemas).map(|(table, schema)| FileColumns { schema, ..FileColumns::of(table) })
+}
+
+/// The columns of all files. A column with JSON text in one of them, and one without a common type, has JSON
+/// text in all.
+fn unified(tables: &[ParquetTable], schemas: &[SchemaRef]) -> Result<SchemaRef> {
+    let decides = |file: &FileColumns<'_>, field: &FieldRef| file.has_rows() && !file.has_only_nulls(field.name());
+    let mut json = BTreeSet::new();
+    for file in files(tables, schemas) {
+        let marked = file.schema.fields().iter().filter(|field| is_json_field(field) && decides(&file, field));
+        json.extend(marked.map(|field| field.name().clone()));
+    }
+    loop {
+        let typed = |field: &FieldRef| if json.contains(field.name()) { Arc::new(json_field(field.name())) } else { Arc::clone(field) };
+        let schemas: Vec<SchemaRef> =
+            schemas.iter().map(|schema| Arc::new(Schema::new(schema.fields().iter().map(typed).collect::<Vec<_>>()))).collect();
+        match unify(&files(tables, &schemas).collect::<Vec<_>>()) {
+            Err(PlanError::SchemaConflict { column, .. }) if !json.contains(&column) => json.insert(column),
+            unified => return Ok(unified?),
         };
     }
-    facts
-}
-
-fn plain_integers(values: &ArrayRef) -> Option<PrimitiveArray<Int64Type>> {
-    let is_signed_or_narrow = values.data_type().is_integer() && values.data_type() != &DataType::UInt64;
-    let integers = is_signed_or_narrow.then(|| cast_checked("integers", values, &DataType::Int64).ok())??;
-    Some(integers.as_primitive::<Int64Type>().clone())
 }

@@ -7,11 +7,11 @@ use crate::locate::{LocateError, frame_error};
 use crate::payload::{Located, Payload};
 use crate::report::SplitReport;
 use crate::schema::is_reserved;
-use crate::source::columns::{Columns, Values};
 use crate::source::keys::{check_member, kind_of, list_at, member_bytes, parse_object, sample_id};
 use crate::source::named_keys::NamedKeys;
 use crate::source::row_lists::RowLists;
 use crate::source::tokens::{TokenScope, Unresolved, content_type};
+use crate::source::values::{JobColumns, Values};
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::source_ref::SourceRef;
 use crate::tiff_pages::TiffPages;
@@ -23,7 +23,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A document whose passthrough values have no column types yet.
+/// A document whose passthrough values are not in a table yet.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub id: String,
@@ -36,8 +36,7 @@ pub(crate) struct Draft {
 pub(crate) struct SampleReader<'a> {
     pub archive: &'a Archive,
     pub options: &'a WebDatasetOptions,
-    /// Only the names: a sample that goes to quarantine does not change the types.
-    pub columns: &'a mut Columns,
+    pub columns: &'a JobColumns<'a>,
     /// Which of the lists occurred in the archive.
     pub lists: &'a mut NamedKeys,
     pub row_lists: &'a mut RowLists,
@@ -141,9 +140,8 @@ impl SampleReader<'_> {
 
     /// Values of the per-row fields: element k belongs to the k-th row of the modality.
     fn per_row_values(&mut self, object: &mut Map<String, Value>, fields: &[String], rows: usize) -> Result<Vec<Values>, String> {
-        let mut values = vec![Values::new(); rows];
+        let mut values = vec![Values::default(); rows];
         for field in fields {
-            let column = self.columns.number(field);
             let list = match object.get_mut(field).map(Value::take) {
                 None | Some(Value::Null) => {
                     self.report.warn(format!("field `{field}` is missing in a sample"));
@@ -156,7 +154,7 @@ impl SampleReader<'_> {
                 self.report.warn(format!("field `{field}` has another number of values than its sample has rows"));
             }
             for (row, value) in values.iter_mut().zip(list) {
-                row.push((column, value));
+                self.columns.add(row, field.clone(), value, self.report);
             }
         }
         Ok(values)
@@ -164,12 +162,11 @@ impl SampleReader<'_> {
 
     fn passthrough(&mut self, mut object: Map<String, Value>) -> Values {
         let options = self.options;
-        let mut values = Values::new();
+        let mut values = Values::default();
         if let Some(fields) = &options.fields {
             for field in fields {
-                let column = self.columns.number(field);
                 match object.get_mut(field).map(Value::take) {
-                    Some(value) => values.push((column, value)),
+                    Some(value) => self.columns.add(&mut values, field.clone(), value, self.report),
                     None => self.report.warn(format!("field `{field}` is missing in a sample")),
                 }
             }
@@ -183,7 +180,7 @@ impl SampleReader<'_> {
                 self.report.drop_key(format!("key `{key}` has the name of a reserved column"));
                 continue;
             }
-            values.push((self.columns.number(&key), value));
+            self.columns.add(&mut values, key, value, self.report);
         }
         values
     }

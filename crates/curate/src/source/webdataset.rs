@@ -1,22 +1,21 @@
 //! Reads WebDataset shards of interleaved documents: one JSON member per sample, with images as separate members.
 //!
-//! Only headers, JSON and image directories are read here, not pixels. The JSON content of one split is in memory as a whole, because a column is the
-//! union over the split and its type is known only at the end.
+//! Only headers, JSON and image directories are read here, not pixels. The JSON content of one split is in
+//! memory as a whole, because the names of its outputs depend on the number of its batches. The schema of
+//! the job decides the columns, see [`super::heads_schema`].
 
 use crate::archive::Archive;
 use crate::chunk::{Chunk, Lineage, Row};
-use crate::json::json_text;
 use crate::locate::{LocateError, may_input_open_later};
 use crate::report::Quarantined;
-use crate::schema::{SchemaChoice, canonical_schema};
-use crate::source::columns::{Columns, Values};
+use crate::schema::JobSchema;
 use crate::source::named_keys::{NamedKeys, no_sample, warn_of_unnamed};
 use crate::source::row_lists::RowLists;
 use crate::source::sample::{Draft, SampleReader};
+use crate::source::values::{JobColumns, Values};
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::source::{Emit, SplitContext, split_sources};
 use crate::{Error, Result};
-use serde_json::Value;
 use shardmill_formats::tar::Member;
 use shardmill_plan::Split;
 use std::collections::HashSet;
@@ -26,24 +25,18 @@ use std::sync::Arc;
 /// Reads one split and emits its chunks, at least one.
 ///
 /// # Errors
-/// Errors of `emit`, cancellation, and a store that does not respond. Damaged shards and samples are quarantined instead.
-pub fn read_webdataset(
-    split: &Split,
-    options: &WebDatasetOptions,
-    choice: &SchemaChoice,
-    context: &mut SplitContext<'_>,
-    emit: Emit<'_>,
-) -> Result<()> {
-    let mut columns = Columns::default();
-    for field in options.fields.iter().flatten().chain(&options.per_image_fields).chain(&options.per_text_fields) {
-        columns.number(field);
-    }
+/// Errors of `emit`, cancellation, a store that does not respond, and a value that a declared type does not
+/// hold. Damaged shards and samples are quarantined instead.
+pub fn read_webdataset(split: &Split, options: &WebDatasetOptions, job: JobSchema<'_>, context: &mut SplitContext<'_>, emit: Emit<'_>) -> Result<()> {
+    let columns = JobColumns::new(job);
+    // Counts the columns that the choice of the user leaves out.
+    let _target = job.choice.apply_counted(job.agreed, context.report);
     let (mut drafts, mut row_lists) = (Vec::new(), RowLists::default());
     for (file, input) in split.files.iter().enumerate() {
         context.cancel.check()?;
         match Archive::open_with(&input.path, options.ignore_zeros, options.limit()) {
             Ok(archive) => {
-                let mut samples = Samples { options, columns: &mut columns, row_lists: &mut row_lists, drafts: &mut drafts };
+                let mut samples = Samples { options, columns: &columns, row_lists: &mut row_lists, drafts: &mut drafts };
                 samples.read(&archive, file, context)?;
             }
             Err(error) if may_input_open_later(&error) => return Err(error.into()),
@@ -53,17 +46,13 @@ pub fn read_webdataset(
     for warning in row_lists.warnings() {
         context.report.warn(warning);
     }
-    // A file without samples has no columns, and must not determine the types of others.
-    for field in context.filtered.iter().filter(|field| !drafts.is_empty() && options.is_passed(field)) {
-        columns.number(field);
-    }
-    emit_drafts(split, options, choice, &columns, drafts, context, emit)
+    emit_drafts(split, options, &columns, drafts, context, emit)
 }
 
 /// What the archives of a split have in common.
 struct Samples<'a> {
     options: &'a WebDatasetOptions,
-    columns: &'a mut Columns,
+    columns: &'a JobColumns<'a>,
     row_lists: &'a mut RowLists,
     drafts: &'a mut Vec<Draft>,
 }
@@ -82,9 +71,7 @@ impl Samples<'_> {
                 SampleReader { archive, options, columns, lists: &mut lists, row_lists, report: context.report, named: &mut named, is_located };
             match reader.read(member, file) {
                 Ok(draft) => {
-                    for (column, value) in draft.rows.iter().flat_map(|(_, values)| values) {
-                        columns.observe(*column, value);
-                    }
+                    draft.rows.iter().flat_map(|(_, values)| values.rescued()).for_each(|key| context.report.rescue(key));
                     drafts.push(draft);
                 }
                 Err(LocateError::Storage(error)) => return Err(error.into()),
@@ -136,15 +123,13 @@ fn of_member(archive: &Archive, member: &Member, reason: String) -> Quarantined 
 fn emit_drafts(
     split: &Split,
     options: &WebDatasetOptions,
-    choice: &SchemaChoice,
-    columns: &Columns,
+    columns: &JobColumns<'_>,
     drafts: Vec<Draft>,
     context: &mut SplitContext<'_>,
     emit: Emit<'_>,
 ) -> Result<()> {
-    let sizes: Vec<u64> = drafts.iter().map(|draft| draft.rows.iter().map(|(row, values)| row.byte_size() + values_size(values)).sum()).collect();
+    let sizes: Vec<u64> = drafts.iter().map(|draft| draft.rows.iter().map(|(row, values)| row.byte_size() + values.byte_size()).sum()).collect();
     let batches = cut(&sizes, 0..sizes.len(), options.max_batch_bytes.unwrap_or(u64::MAX));
-    let schema = choice.apply_counted(&canonical_schema(columns.fields()), context.report);
     let mut drafts = drafts.into_iter();
     for (batch, documents) in batches.iter().enumerate() {
         let files: Vec<usize> = drafts.as_slice().iter().take(documents.len()).map(|draft| draft.file).collect();
@@ -157,8 +142,9 @@ fn emit_drafts(
                 ids.push(draft.id);
                 rows.extend(draft.rows.into_iter().map(|(row, row_values)| numbered(row, row_values, ids.len() - 1, &mut values)));
             }
-            let extras = columns.table(&values).map_err(Error::unfit("passthrough columns", "their schema"))?;
-            emit(Chunk { documents: ids, rows, extras, schema: Arc::clone(&schema), lineage }, context)?;
+            let in_files = |source: Error| Error::File { path: context.report.files.join(", "), source: Box::new(source) };
+            let extras = columns.table(&values).map_err(in_files)?;
+            emit(Chunk { documents: ids, rows, extras, schema: Arc::clone(&columns.schema), lineage }, context)?;
         }
     }
     Ok(())
@@ -172,17 +158,6 @@ fn numbered(row: Row, row_values: Values, document: usize, values: &mut Vec<Valu
         u32::try_from(values.len() - 1).ok()
     };
     Row { document, extra, ..row }
-}
-
-/// Approximate size of the values, for splitting batches.
-fn values_size(values: &Values) -> u64 {
-    let size = |value: &Value| match value {
-        Value::Null => 0,
-        Value::String(text) => text.len(),
-        Value::Array(_) | Value::Object(_) => json_text(value).len(),
-        _ => 8,
-    };
-    values.iter().map(|(_, value)| size(value) as u64).sum()
 }
 
 /// Divides `documents` into runs of at most `limit` bytes, with at least one document each; an empty input gives one empty run.

@@ -236,7 +236,7 @@ impl MapStep<'_> {
         }
         // A column without a type in all files of the job may stay without one.
         let is_given = |field: &Field| given.field_with_name(field.name()).is_ok_and(|given| given.data_type().is_null());
-        let has_no_type = |field: &&FieldRef| field.data_type().is_null() && !choice.names(field.name()) && !is_given(field);
+        let has_no_type = |field: &&FieldRef| field.data_type().is_null() && !choice.declares(field.name()) && !is_given(field);
         self.turn.decide(self.number, &target, |decided| match decided.fields().iter().find(has_no_type) {
             Some(field) => Err(Error::NullResult { stage: self.map.name().to_owned(), path: self.paths.join(", "), column: field.name().clone() }),
             None => Ok(()),
@@ -245,7 +245,7 @@ impl MapStep<'_> {
 
     /// A result with the columns of all results.
     fn converted(&self, rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-        let is_declared = |name: &str| self.choice.is_some_and(|choice| choice.schema.is_some() || choice.names(name));
+        let is_declared = |name: &str| self.choice.is_some_and(|choice| choice.schema.is_some() || choice.declares(name));
         let problem = |(column, own): (&ArrayRef, &FieldRef)| {
             if is_declared(own.name()) {
                 return None;

@@ -24,7 +24,8 @@ impl<'a> FileColumns<'a> {
         Self { path: table.path(), schema: table.declared_schema(), table: Some(table) }
     }
 
-    fn has_rows(&self) -> bool {
+    #[must_use]
+    pub fn has_rows(&self) -> bool {
         self.table.is_none_or(|table| table.blocks().iter().any(|block| block.rows > 0))
     }
 
@@ -33,7 +34,8 @@ impl<'a> FileColumns<'a> {
     }
 
     /// Whether the footer counts only nulls in a column.
-    fn has_only_nulls(&self, name: &str) -> bool {
+    #[must_use]
+    pub fn has_only_nulls(&self, name: &str) -> bool {
         let Some((table, column)) = self.table.and_then(|table| Some((table, table.declared_schema().index_of(name).ok()?))) else { return false };
         let is_null = |(nulls, rows): (&Option<u64>, &u64)| *nulls == Some(*rows);
         table

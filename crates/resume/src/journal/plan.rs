@@ -26,7 +26,7 @@ pub struct Segment {
     /// compared with each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<usize>,
-    /// The schema of the rows of a job over tables, as text.
+    /// The schema of the rows that the job reads, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
 }

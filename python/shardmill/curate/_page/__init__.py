@@ -145,6 +145,7 @@ class _Run:
         kinds = {
             "rows dropped": self.report.rows_dropped,
             "keys dropped": self.report.keys_dropped,
+            "values rescued": self.report.rescued,
             "noticed": self.report.warnings | ({"sample id that occurred before": duplicates} if duplicates else {}),
         }
         return [(kind, reason, count) for kind, counts in kinds.items() for reason, count in counts.items()]

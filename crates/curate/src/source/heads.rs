@@ -1,0 +1,109 @@
+//! The JSON of the documents of a shard, read before the job runs.
+//!
+//! An uncompressed shard is read no further than the visitor wants, unless it depends on another member
+//! whether a member is a document, or the shard is damaged.
+
+use crate::Result;
+use crate::archive::Archive;
+use crate::payload::append_range;
+use crate::source::keys::{list_at, object_of, sample_id};
+use crate::source::tokens::Unresolved;
+use crate::source::webdataset_options::WebDatasetOptions;
+use serde_json::{Map, Value};
+use shardmill_engine::Cancel;
+use shardmill_formats::tar::{Compression, Entry, Member, Walk, sniff_compression};
+use shardmill_storage::{RangeRead, store_of, whole_if_small};
+use std::ops::ControlFlow;
+
+const SNIFF_LEN: u64 = 16;
+
+/// What a visitor sees of a shard.
+pub(super) enum Seen<'a> {
+    /// The JSON of a document, and its size in the shard.
+    Document(&'a Map<String, Value>, u64),
+    /// A number of members that are not documents.
+    Others(usize),
+}
+
+/// Shows the documents of a shard to `visit` until it breaks. What cannot be read is passed over; the run
+/// quarantines it. The state starts anew if the shard is read a second time.
+///
+/// # Errors
+/// For a shard that cannot be read, and cancellation.
+pub(super) fn visit_heads<S: Clone>(
+    path: &str,
+    options: &WebDatasetOptions,
+    cancel: &Cancel,
+    state: &mut S,
+    visit: impl Fn(&mut S, &Seen<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let object = whole_if_small(store_of(path)?.open(path)?)?;
+    let mut window = Vec::new();
+    append_range(&*object, &(0..object.size().min(SNIFF_LEN)), &mut window)?;
+    let before = state.clone();
+    if matches!(sniff_compression(&window), Compression::None) {
+        let mut is_decided = true;
+        let mut walk = Walk::new(object.size()).reading_on(options.ignore_zeros);
+        while let Some(range) = walk.needs() {
+            cancel.check()?;
+            window.clear();
+            append_range(&*object, &range, &mut window)?;
+            let seen = match walk.push(&window) {
+                Ok(Some(Entry::File(member))) => visit_member(&*object, &member, options, |seen| visit(state, seen)),
+                Ok(Some(Entry::Link(_))) | Err(_) => None,
+                Ok(_) => Some(ControlFlow::Continue(())),
+            };
+            match seen {
+                Some(ControlFlow::Break(())) => return Ok(()),
+                Some(ControlFlow::Continue(())) => {}
+                None => is_decided = false,
+            }
+        }
+        if is_decided && walk.end().is_some_and(|end| end.is_sound()) {
+            return Ok(());
+        }
+    }
+    *state = before;
+    let archive = Archive::open_with(path, options.ignore_zeros, options.limit())?;
+    let documents = options.keys.documents(&archive, options.limit());
+    let others = archive.members.len() - documents.len();
+    let mut seen = visit(state, &Seen::Others(others));
+    for member in documents.into_iter().filter_map(|index| archive.members.get(index)) {
+        cancel.check()?;
+        if seen.is_break() {
+            break;
+        }
+        let json = object_of(&*archive.object, member, options.limit());
+        if let Some(json) = json.ok().filter(|json| archive.damage.is_none() || !has_lost_image(&archive, member, json, options)) {
+            seen = visit(state, &Seen::Document(&json, member.size));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the run quarantines a document of a damaged archive, because an image of it is missing.
+fn has_lost_image(archive: &Archive, member: &Member, json: &Map<String, Value>, options: &WebDatasetOptions) -> bool {
+    let keys = &options.keys;
+    let id = sample_id(json, keys.sample_id_field.as_deref(), &member.name);
+    let scope = keys.scope(archive, member, &id, keys.image_member(json));
+    let images = list_at(json, &keys.images_field, "images_field").unwrap_or_default();
+    let tokens: Vec<&Value> = images.iter().filter(|token| !token.is_null()).collect();
+    let is_lost = |token: &&Value| matches!(scope.resolve(token.as_str(), tokens.len() == 1), Err(Unresolved::Missing | Unresolved::Lost(_)));
+    tokens.iter().any(is_lost)
+}
+
+/// `None` if the member alone does not decide whether it is a document: `X.Y.json` without lists is one only
+/// if there is no `X.json`.
+fn visit_member(
+    object: &dyn RangeRead,
+    member: &Member,
+    options: &WebDatasetOptions,
+    visit: impl FnOnce(&Seen<'_>) -> ControlFlow<()>,
+) -> Option<ControlFlow<()>> {
+    let Some(stem) = options.keys.stem_of(member) else { return Some(visit(&Seen::Others(1))) };
+    let Ok(json) = object_of(object, member, options.limit()) else { return Some(ControlFlow::Continue(())) };
+    if stem.rsplit('/').next().is_some_and(|file| file.contains('.')) && !options.keys.has_lists(&json) {
+        return None;
+    }
+    Some(visit(&Seen::Document(&json, member.size)))
+}
