@@ -74,6 +74,8 @@ class Sink:
 class ParquetSink(Sink):
     """Write Parquet. Images of documents are stored uncompressed, other columns are compressed.
 
+    All files of a job of documents have one schema. Its last column, ``rescued``, holds the values that do not fit the others.
+
     Rows of a ``TableSource`` become one file per group of input files, with their original types;
     a group without remaining rows has no file, and loses its earlier one with ``mode="resume"``. ``materialize_on_write``,
     ``on_materialize_error`` and ``binary_compression`` are only for documents.
@@ -112,6 +114,8 @@ class ParquetSink(Sink):
 @dataclass(frozen=True, repr=False)
 class WebDatasetSink(Sink):
     """Write WebDataset tars: for each document its images in reading order, then its JSON.
+
+    Values of the column ``rescued`` return to their keys.
 
     Args:
         path: see ``Sink``, also for all other arguments.

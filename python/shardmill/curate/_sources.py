@@ -204,6 +204,9 @@ class WebDatasetSource(_DocumentSource):
     The JSON has two parallel lists, texts and images; an image entry names a member of the tar, or refers to the
     next page of the document's TIFF. Pages are extracted by copying, never by decoding.
 
+    All outputs of a job have one schema. It is decided before the first one is written, from every document, or from a sample
+    if their JSON has more than 64 MiB. Values that it cannot hold are in the column ``rescued``.
+
     Args:
         path: see ``Source``, also for all other arguments that are not listed here.
         fields: JSON keys to copy to columns; all by default.
@@ -252,7 +255,8 @@ class InterleavedParquetSource(_DocumentSource):
 
     Rows without bytes but with a ``source_ref`` are fetched from there when they are written.
 
-    All files of a run have one schema, which does not depend on how they are divided. Types without a common one become JSON text.
+    All files of a job have one schema, which does not depend on how they are divided. Types without a common one become JSON text.
+    Values that the common type cannot hold exactly are in the column ``rescued``.
 
     Args:
         path: see ``Source``, also for all other arguments that are not listed here.
