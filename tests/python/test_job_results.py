@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
-from shardmill.curate import Filter, Map, ParquetSink, Pipeline, TableSource
+from shardmill.curate import Filter, InterleavedParquetSource, Map, ParquetSink, Pipeline, TableSource
 
 STRING = pa.string()
 
@@ -257,3 +257,29 @@ def test_job_that_committed_nothing_decides_anew(tmp_path: Path) -> None:
     with pytest.raises(sm.CurateError, match="stopped"):
         job([1], fails=True)
     assert job(["x"], fails=False)["v"].to_pylist() == ["x"]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("count", [1, 2])
+def test_first_result_decides_the_columns_of_all_documents(threads: int, count: int, tmp_path: Path) -> None:
+    document = {"position": pa.array([0], pa.int32()), "modality": ["text"], "text_content": ["t"]}
+    source = write(tmp_path / "in", *({"sample_id": [name], **document} for name in "abc"))
+
+    def stage(values: dict[str, Any]) -> Map:
+        # Which rows are in one call depends on the split; each row has the type of its value.
+        def add(table: pa.Table) -> pa.Table:
+            return table.append_column("v", pa.array([values[id] for id in table["sample_id"].to_pylist()]))
+
+        return Map(add, name="add")
+
+    given = InterleavedParquetSource(source, files_per_partition=count)
+    table = run(given, tmp_path / "out", stage({"a": 0.5, "b": 1, "c": None}), threads=threads)
+    assert (table["v"].to_pylist(), table.schema.names[-1]) == ([0.5, 1.0, None], "rescued")
+    assert table.schema.field("v").type == pa.float64()
+    with pytest.raises(sm.FormatError, match="column `v` is string, and was double"):
+        run(
+            InterleavedParquetSource(source, files_per_partition=1),
+            tmp_path / "refused",
+            stage({"a": 0.5, "b": "x", "c": 1}),
+            threads=threads,
+        )

@@ -21,6 +21,7 @@ pub mod materialize;
 pub mod payload;
 mod pipeline;
 pub mod report;
+pub mod results;
 pub mod schema;
 pub mod sink;
 pub mod source;

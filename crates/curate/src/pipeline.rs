@@ -8,6 +8,7 @@ use crate::chunk::Lineage;
 use crate::locate::{Locator, Shared};
 use crate::materialize::OnMaterializeError;
 use crate::report::SplitReport;
+use crate::results::{ResultSchemas, Results, Turn};
 use crate::schema::{JobSchema, RESCUED, SchemaChoice, is_reserved};
 use crate::sink::{Digits, Mode, Publishing, Sink, SinkOptions, prepare_output};
 use crate::source::heads_schema::{HeadsOf, SampleLimits};
@@ -18,7 +19,7 @@ use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext, split_sources};
 use crate::spec::{SourceOptions, Spec};
 use crate::stage::{Stage, StageContext, first_filters};
-use crate::tables::{self, Agreed, IdPolicy, ResultSchemas, TableInput, TableJob, TableOptions, TablePlan, Turn, check_stages};
+use crate::tables::{self, Agreed, IdPolicy, TableInput, TableJob, TableOptions, TablePlan, check_stages};
 use crate::{Error, Result};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 use shardmill_engine::{Cancel, CoreSlots, Run, run_until_error};
@@ -143,7 +144,7 @@ impl Pipeline {
         Self { results, ..self }
     }
 
-    /// For each function of a table job whose first result decides the columns of later ones: these columns, once they are decided.
+    /// For each function whose first result decides the columns of later ones: these columns, once they are decided.
     pub fn results(&self) -> Vec<Option<SchemaRef>> {
         self.result_schemas().decided()
     }
@@ -151,10 +152,9 @@ impl Pipeline {
     fn result_schemas(&self) -> &Arc<ResultSchemas> {
         self.running.get_or_init(|| {
             let functions = self.stages.iter().filter(|stage| matches!(stage, Stage::Table(_))).count();
-            let is_table = matches!(self.spec.source, SourceOptions::Table(_));
             // The columns of the last function may be given.
             let deciding = functions.saturating_sub(usize::from(self.choices.sink.schema.is_some()));
-            Arc::new(ResultSchemas::new(if is_table { deciding } else { 0 }, &self.results))
+            Arc::new(ResultSchemas::new(deciding, &self.results))
         })
     }
 
@@ -300,13 +300,16 @@ impl Pipeline {
     /// # Errors
     /// Under the policy `error`, when a stage raises, when the disk is full, and when cancelled. No file of the failed batch is then visible.
     fn run_split(&self, split: &Split, place: usize, slots: &CoreSlots, shared: &Shared, cancel: &Cancel) -> Result<SplitReport> {
-        if let SourceOptions::Table(options) = &self.spec.source {
-            let turn = self.result_schemas().turn(place, slots, self.checkpoint.as_ref(), cancel)?;
-            let report = self.run_table_split(split, options, &turn, cancel)?;
-            turn.end();
-            return Ok(report);
-        }
-        let slot = slots.acquire(cancel)?;
+        let turn = self.result_schemas().turn(place, slots, self.checkpoint.as_ref(), cancel)?;
+        let report = match &self.spec.source {
+            SourceOptions::Table(options) => self.run_table_split(split, options, &turn, cancel)?,
+            SourceOptions::WebDataset(_) | SourceOptions::Parquet(_) => self.run_document_split(split, &turn, shared, cancel)?,
+        };
+        turn.end();
+        Ok(report)
+    }
+
+    fn run_document_split(&self, split: &Split, turn: &Turn<'_>, shared: &Shared, cancel: &Cancel) -> Result<SplitReport> {
         let start = Instant::now();
         let mut report = SplitReport { split: split.index, ..SplitReport::default() };
         report.files = split.files.iter().map(|file| file.path.clone()).collect();
@@ -338,7 +341,8 @@ impl Pipeline {
                     crate::materialize::apply_policy(&mut chunk, OnMaterializeError::Raise, report)?;
                 }
                 context.cancel.check()?;
-                stage.apply(index + 1, &mut chunk, &mut stage_context, report)?;
+                let results = Results::of(turn, &self.stages, index, &self.choices.sink);
+                stage.apply(index + 1, &mut chunk, &mut stage_context, &results, report)?;
             }
             let known = report.quarantined.len();
             let result = sink.write(chunk, report);
@@ -361,7 +365,7 @@ impl Pipeline {
         source.input_bytes = bytes;
         let finished = sink.finish(&mut report)?;
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(sink.into_buffer());
-        drop(slot);
+        turn.leave();
         if let Some(finished) = finished {
             if attempt.is_none() && self.keeps_output(finished.path(), split, &report)? {
                 report.warn("the input could not be read; its earlier output was kept");

@@ -178,14 +178,14 @@ mod tests {
         let (_, values) = column(&[json!(1), json!(2.5)]);
         assert_eq!(values.as_primitive::<Float64Type>().values(), &[1.0, 2.5]);
         let (field, values) = column(&[json!(9_007_199_254_740_993_i64), json!(2.5)]);
-        assert!(crate::schema::is_json_field(&field));
+        assert!(is_json_field(&field));
         assert_eq!(values.as_string::<i32>().value(0), "9007199254740993");
     }
 
     #[test]
     fn int_then_string_becomes_json_text_in_every_cell() {
         let (field, values) = column(&[json!(7), json!("x"), Value::Null]);
-        assert!(crate::schema::is_json_field(&field));
+        assert!(is_json_field(&field));
         assert_eq!(values.as_string::<i32>().value(0), "7");
         assert_eq!(values.as_string::<i32>().value(1), "\"x\"");
         assert!(values.is_null(2));
@@ -212,14 +212,14 @@ mod tests {
         assert!(values.value(0).is_nan() && values.is_null(3));
         assert_eq!(values.values()[1..3], [1.0, f64::NEG_INFINITY]);
         let (field, values) = column(&[nan, json!("x")]);
-        assert!(crate::schema::is_json_field(&field));
+        assert!(is_json_field(&field));
         assert_eq!(values.as_string::<i32>().value(0), "NaN");
     }
 
     #[test]
     fn number_beyond_the_largest_double_keeps_its_digits() {
         let (field, values) = column(&[serde_json::from_str("1e400").unwrap()]);
-        assert!(crate::schema::is_json_field(&field));
+        assert!(is_json_field(&field));
         assert_eq!(values.as_string::<i32>().value(0), "1e+400");
     }
 

@@ -13,6 +13,7 @@ use crate::Result;
 use crate::chunk::{Chunk, Modality, Row};
 use crate::locate::Locator;
 use crate::report::SplitReport;
+use crate::results::Results;
 use filter::Filter;
 use headers::{AspectRatioFilter, SizeFilter};
 use image_to_text::ImageToTextRatioFilter;
@@ -81,14 +82,21 @@ impl Stage {
     ///
     /// # Errors
     /// Those of the stage; native filters only fail for a wrong column, and if images cannot be read because the store or the disk fails.
-    pub fn apply(&self, index: usize, chunk: &mut Chunk, context: &mut StageContext, report: &mut SplitReport) -> Result<()> {
+    pub(crate) fn apply(
+        &self,
+        index: usize,
+        chunk: &mut Chunk,
+        context: &mut StageContext,
+        results: &Results<'_>,
+        report: &mut SplitReport,
+    ) -> Result<()> {
         let (rows_in, items) = (chunk.rows.len() as u64, chunk.documents.len() as u64);
         let images_in = images_of(chunk);
         let bytes = chunk.rows.iter().map(Row::byte_size).sum::<u64>();
         let start = Instant::now();
         // Filters pass an empty batch unchanged; a function may still change its columns.
         match self {
-            Self::Table(map) => user::map_table(&**map, chunk, context, report)?,
+            Self::Table(map) => user::map_table(&**map, chunk, context, results, report)?,
             _ if chunk.rows.is_empty() => {}
             Self::AspectRatio(filter) => filter.apply(chunk, report)?,
             Self::Size(filter) => filter.apply(chunk, report)?,

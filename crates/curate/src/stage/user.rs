@@ -7,15 +7,18 @@ use crate::error::StageFailure;
 use crate::materialize::Bodies;
 use crate::payload::Payload;
 use crate::report::SplitReport;
-use crate::schema::with_reserved;
+use crate::results::Results;
+use crate::schema::{RESCUED, RESERVED, with_reserved};
 use crate::source::parquet::locate_missing;
 use crate::stage::StageContext;
 use crate::stage::images::{fetch, is_decodable, own_page};
 use crate::stage::rows::apply_verdict;
-use crate::table::{from_table, to_table};
+use crate::table::{batch_of, from_table, to_table};
 use crate::{Error, Result};
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{FieldRef, Schema};
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// One image and the texts of its sample.
 #[derive(Debug)]
@@ -127,7 +130,13 @@ pub(crate) fn judge_images(judge: &dyn ImageJudge, chunk: &mut Chunk, context: &
     Ok(())
 }
 
-pub(crate) fn map_table(map: &dyn TableMap, chunk: &mut Chunk, context: &mut StageContext, report: &mut SplitReport) -> Result<()> {
+pub(crate) fn map_table(
+    map: &dyn TableMap,
+    chunk: &mut Chunk,
+    context: &mut StageContext,
+    results: &Results<'_>,
+    report: &mut SplitReport,
+) -> Result<()> {
     let rows_in = chunk.rows.len();
     if context.is_eager || map.needs_bytes() {
         for row in &mut chunk.rows {
@@ -147,10 +156,12 @@ pub(crate) fn map_table(map: &dyn TableMap, chunk: &mut Chunk, context: &mut Sta
     let bodies = Bodies::in_memory(&mut visible, Vec::new())?;
     let table = to_table(&visible, &bodies.into_column())?;
     let failed = |source| Error::Stage { stage: map.name().to_owned(), path: context.path.clone(), source };
+    let given = table.schema();
     let mapped = map.map(table).map_err(failed)?;
     if let Some(missing) = ["sample_id", "position", "modality"].into_iter().find(|name| mapped.column_by_name(name).is_none()) {
         return Err(Error::StageResult { stage: map.name().to_owned(), problem: format!("column `{missing}` is missing") });
     }
+    let mapped = with_columns_of_job(mapped, &given, results, &context.path, report)?;
     let problem = |error: Error| Error::StageResult { stage: map.name().to_owned(), problem: error.to_string() };
     let (mut result, left_out) = from_table(&mapped, &context.path, chunk.lineage.clone()).map_err(problem)?;
     if !left_out.rows.is_empty() {
@@ -164,4 +175,28 @@ pub(crate) fn map_table(map: &dyn TableMap, chunk: &mut Chunk, context: &mut Sta
     report.add_rows(map.name(), result.rows.len().saturating_sub(rows_in) as u64);
     *chunk = result;
     Ok(())
+}
+
+/// Passthrough columns as the first result of the job has them, after the reserved ones, which have fixed
+/// types, and before the rescued values.
+fn with_columns_of_job(rows: RecordBatch, given: &Schema, results: &Results<'_>, path: &str, report: &mut SplitReport) -> Result<RecordBatch> {
+    if rows.num_rows() == 0 || results.choice.is_some_and(|choice| choice.schema.is_some()) {
+        return Ok(rows);
+    }
+    let place = |name: &str| RESERVED.iter().chain([&RESCUED]).position(|fixed| *fixed == name);
+    let names = rows.schema_ref().fields().iter().map(|field| place(field.name())).enumerate();
+    let (mut fixed, free): (Vec<_>, Vec<_>) = names.partition(|(_, place)| place.is_some());
+    fixed.sort_by_key(|(_, place)| *place);
+    let part = |columns: &[(usize, Option<usize>)]| {
+        rows.project(&columns.iter().map(|(column, _)| *column).collect::<Vec<_>>()).map_err(Error::unfit("table", "its schema"))
+    };
+    let (fixed, free) = (part(&fixed)?, part(&free)?);
+    let decided = results.decided(free.schema_ref(), given, path, report)?;
+    let extras: Vec<FieldRef> = decided.fields().iter().filter(|field| place(field.name()).is_none()).cloned().collect();
+    let free = results.converted(&free, &Arc::new(Schema::new(extras)), path)?;
+    let all = || fixed.schema_ref().fields().iter().zip(fixed.columns());
+    let (rescued, reserved): (Vec<_>, Vec<_>) = all().partition(|(field, _)| field.name() == RESCUED);
+    let columns = reserved.into_iter().chain(free.schema_ref().fields().iter().zip(free.columns())).chain(rescued);
+    let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) = columns.map(|(field, column)| (Arc::clone(field), Arc::clone(column))).unzip();
+    batch_of(Arc::new(Schema::new(fields)), columns, rows.num_rows()).map_err(Error::unfit("table", "its schema"))
 }

@@ -10,7 +10,6 @@ mod options;
 mod output;
 mod plan;
 mod read;
-mod results;
 mod stages;
 #[cfg(test)]
 mod tests;
@@ -19,11 +18,11 @@ pub use ids::{IdPolicy, NullIds};
 pub use options::TableOptions;
 pub(crate) use options::check_stages;
 pub use plan::{Agreed, TableInput, TablePlan, files, source_name};
-pub use results::{ResultSchemas, Turn};
 
 use crate::Result;
 use crate::pipeline::Choices;
 use crate::report::SplitReport;
+use crate::results::Turn;
 use crate::sink::{Finished, Publishing, SinkOptions};
 use crate::stage::Stage;
 use output::{Output, OutputOptions};

@@ -3,21 +3,18 @@
 //! The invariant: each call of a function receives exactly the requested number of rows, except the last call of a split and if memory does not
 //! suffice.
 
-use super::{SINK_STAGE, TableJob, Turn};
+use super::{SINK_STAGE, TableJob};
 use crate::report::SplitReport;
-use crate::schema::SchemaChoice;
+use crate::results::Results;
 use crate::stage::Stage;
 use crate::stage::user::TableMap;
 use crate::table::in_schema;
 use crate::{Error, Result};
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow_schema::{ArrowError, Field, FieldRef, Schema, SchemaRef};
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
-use shardmill_formats::table::column_type_name;
 use shardmill_plan::Expression;
-use shardmill_plan::schema::{widened, with_wide_keys};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Receives rows that passed all stages.
@@ -48,11 +45,7 @@ struct MapStep<'a> {
     waiting: Option<RecordBatch>,
     /// The source files of the rows of the next call.
     paths: Vec<String>,
-    /// Its number among the functions of the job.
-    number: usize,
-    turn: &'a Turn<'a>,
-    /// What the user declares for the results of the last function.
-    choice: Option<&'a SchemaChoice>,
+    results: Results<'a>,
     /// That of all results.
     schema: Option<SchemaRef>,
 }
@@ -68,25 +61,14 @@ fn name_of(stage: &Stage) -> &str {
 impl<'a> Chain<'a> {
     /// `delivered` are the columns of the source.
     pub(super) fn new(job: &'a TableJob<'a>, delivered: &SchemaRef, report: &mut SplitReport) -> Self {
-        let functions = job.stages.iter().filter(|stage| matches!(stage, Stage::Table(_))).count();
         let choice = &job.choices.sink;
-        let mut number = 0;
         let step = |(index, stage): (usize, &'a Stage)| {
             let work = match stage {
                 Stage::Filter(filter) => Work::Filter(&filter.expression),
                 Stage::Table(map) => {
-                    number += 1;
-                    let map = MapStep {
-                        map: &**map,
-                        chunk_bytes: job.chunk_bytes,
-                        waiting: None,
-                        paths: Vec::new(),
-                        number: number - 1,
-                        turn: job.turn,
-                        choice: (number == functions).then_some(choice),
-                        schema: None,
-                    };
-                    Work::Map(Box::new(map))
+                    let results = Results::of(job.turn, job.stages, index, choice);
+                    let chunk_bytes = job.chunk_bytes;
+                    Work::Map(Box::new(MapStep { map: &**map, chunk_bytes, waiting: None, paths: Vec::new(), results, schema: None }))
                 }
                 // Rejected when the pipeline was created.
                 Stage::AspectRatio(_) | Stage::Size(_) | Stage::Reencode(_) | Stage::ImageToTextRatio(_) | Stage::Images(_) => return None,
@@ -94,7 +76,7 @@ impl<'a> Chain<'a> {
             Some(Step { index: index + 1, name: name_of(stage), work })
         };
         let mut steps: Vec<Step<'_>> = job.stages.iter().enumerate().filter_map(step).collect();
-        if functions == 0 && choice.is_made() {
+        if !steps.iter().any(|step| matches!(step.work, Work::Map(_))) && choice.is_made() {
             let target = choice.apply_counted(delivered, report);
             steps.push(Step { index: job.stages.len() + 1, name: SINK_STAGE, work: Work::Columns(target) });
         }
@@ -210,10 +192,13 @@ impl MapStep<'_> {
         let mut results = self.map.map_rows(rows).map_err(failed)?;
         results.retain(|rows| rows.num_rows() > 0);
         if let (None, Some(first)) = (&self.schema, results.first()) {
-            self.schema = Some(self.decided(first.schema_ref(), &given, report)?);
+            self.schema = Some(self.results.decided(first.schema_ref(), &given, &self.paths.join(", "), report)?);
         }
         let converted = match &self.schema {
-            Some(schema) => results.iter().map(|rows| self.converted(rows, schema)).collect::<Result<_>>()?,
+            Some(schema) => {
+                let path = self.paths.join(", ");
+                results.iter().map(|rows| self.results.converted(rows, schema, &path)).collect::<Result<_>>()?
+            }
             None => Vec::new(),
         };
         // The next call starts with the waiting rows, which come from the last file.
@@ -221,49 +206,6 @@ impl MapStep<'_> {
         self.paths.clear();
         self.paths.extend(last);
         Ok(converted)
-    }
-
-    /// The columns of all results: those of the first one, and what the user declares. The function was given rows with the columns `given`.
-    fn decided(&self, first: &SchemaRef, given: &SchemaRef, report: &mut SplitReport) -> Result<SchemaRef> {
-        // Dictionaries can index the values of all calls together, and later results may lack a column.
-        let wide = |field: &FieldRef| Arc::new(Field::clone(field).with_data_type(with_wide_keys(field.data_type())).with_nullable(true));
-        let fields: Vec<FieldRef> = first.fields().iter().map(wide).collect();
-        let returned = Arc::new(Schema::new_with_metadata(fields, first.metadata().clone()));
-        let Some(choice) = self.choice else { return self.turn.decide(self.number, &returned, |_| Ok(())) };
-        let target = choice.apply_counted(&returned, report);
-        if choice.schema.is_some() {
-            return Ok(target);
-        }
-        // A column without a type in all files of the job may stay without one.
-        let is_given = |field: &Field| given.field_with_name(field.name()).is_ok_and(|given| given.data_type().is_null());
-        let has_no_type = |field: &&FieldRef| field.data_type().is_null() && !choice.declares(field.name()) && !is_given(field);
-        self.turn.decide(self.number, &target, |decided| match decided.fields().iter().find(has_no_type) {
-            Some(field) => Err(Error::NullResult { stage: self.map.name().to_owned(), path: self.paths.join(", "), column: field.name().clone() }),
-            None => Ok(()),
-        })
-    }
-
-    /// A result with the columns of all results.
-    fn converted(&self, rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-        let is_declared = |name: &str| self.choice.is_some_and(|choice| choice.schema.is_some() || choice.declares(name));
-        let problem = |(column, own): (&ArrayRef, &FieldRef)| {
-            if is_declared(own.name()) {
-                return None;
-            }
-            let Ok(field) = schema.field_with_name(own.name()) else {
-                return Some(format!("column `{}` ({}) is new", own.name(), column_type_name(own)));
-            };
-            let fits = column.logical_null_count() == column.len() || widened(own.data_type(), field.data_type()).is_some();
-            (!fits).then(|| format!("column `{}` is {}, and was {}", own.name(), column_type_name(own), column_type_name(field)))
-        };
-        let unfit = |problem| Error::StageSchema { stage: self.map.name().to_owned(), path: self.paths.join(", "), problem };
-        if let Some(problem) = rows.columns().iter().zip(rows.schema_ref().fields()).find_map(problem) {
-            return Err(unfit(problem));
-        }
-        in_schema(rows, schema).map_err(|error| match error {
-            Error::Cast { column, source: ArrowError::CastError(problem), .. } => unfit(format!("column `{column}`: {problem}")),
-            other => unfit(other.to_string()),
-        })
     }
 }
 

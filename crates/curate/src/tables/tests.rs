@@ -2,10 +2,11 @@
 
 use super::ids::{IdPolicy, NullIds};
 use super::read::Reader;
-use super::{ResultSchemas, TableJob, TableOptions, run};
+use super::{TableJob, TableOptions, run};
 use crate::materialize::OnMaterializeError;
 use crate::pipeline::Choices;
 use crate::report::SplitReport;
+use crate::results::ResultSchemas;
 use crate::sink::{Mode, Publishing, SinkFormat, SinkOptions};
 use crate::stage::Stage;
 use crate::stage::filter::Filter;

@@ -3,10 +3,17 @@
 //! The invariant: the first call in the first split that yields a row decides, whichever thread is
 //! faster. The splits of a run are in the order of the plan.
 
-use crate::Result;
 use crate::checkpoint::Checkpointing;
-use arrow_schema::SchemaRef;
+use crate::report::SplitReport;
+use crate::schema::SchemaChoice;
+use crate::stage::Stage;
+use crate::table::in_schema;
+use crate::{Error, Result};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, Field, FieldRef, Schema, SchemaRef};
 use shardmill_engine::{Cancel, CoreSlot, CoreSlots, Error as EngineError};
+use shardmill_formats::table::column_type_name;
+use shardmill_plan::schema::{widened, with_wide_keys};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -80,7 +87,7 @@ impl Turn<'_> {
     /// # Errors
     /// Of `check`, when the run is cancelled or a split before failed, and when the checkpoint cannot be
     /// written.
-    pub(super) fn decide(&self, function: usize, first: &SchemaRef, check: impl Fn(&SchemaRef) -> Result<()>) -> Result<SchemaRef> {
+    fn decide(&self, function: usize, first: &SchemaRef, check: impl Fn(&SchemaRef) -> Result<()>) -> Result<SchemaRef> {
         if let Some(decided) = self.decided(function, first, &check)? {
             return Ok(decided);
         }
@@ -140,11 +147,81 @@ impl Drop for Turn<'_> {
     }
 }
 
+/// A function of a split, and how its results get the columns of the job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Results<'a> {
+    pub turn: &'a Turn<'a>,
+    /// The number of the function among those of the job.
+    pub function: usize,
+    /// What the user declares, for the results of the last function.
+    pub choice: Option<&'a SchemaChoice>,
+    pub stage: &'a str,
+}
+
+impl<'a> Results<'a> {
+    /// Of the function at `index` of `stages`.
+    pub(crate) fn of(turn: &'a Turn<'a>, stages: &'a [Stage], index: usize, choice: &'a SchemaChoice) -> Self {
+        let functions = |stages: &[Stage]| stages.iter().filter(|stage| matches!(stage, Stage::Table(_))).count();
+        let function = functions(stages.get(..index).unwrap_or_default());
+        let stage = stages.get(index).map_or("", Stage::name);
+        Self { turn, function, choice: (function + 1 == functions(stages)).then_some(choice), stage }
+    }
+
+    /// The columns of all results: those of the first one, and what the user declares. The function was
+    /// given rows with the columns `given`.
+    ///
+    /// # Errors
+    /// [`Error::NullResult`], and as [`Turn::decide`].
+    pub(crate) fn decided(&self, first: &Schema, given: &Schema, path: &str, report: &mut SplitReport) -> Result<SchemaRef> {
+        // Dictionaries can index the values of all calls together, and later results may lack a column.
+        let wide = |field: &FieldRef| Arc::new(Field::clone(field).with_data_type(with_wide_keys(field.data_type())).with_nullable(true));
+        let fields: Vec<FieldRef> = first.fields().iter().map(wide).collect();
+        let returned = Arc::new(Schema::new_with_metadata(fields, first.metadata().clone()));
+        let Some(choice) = self.choice else { return self.turn.decide(self.function, &returned, |_| Ok(())) };
+        let target = choice.apply_counted(&returned, report);
+        if choice.schema.is_some() {
+            return Ok(target);
+        }
+        // A column without a type in all files of the job may stay without one.
+        let is_given = |field: &Field| given.field_with_name(field.name()).is_ok_and(|given| given.data_type().is_null());
+        let has_no_type = |field: &&FieldRef| field.data_type().is_null() && !choice.declares(field.name()) && !is_given(field);
+        self.turn.decide(self.function, &target, |decided| match decided.fields().iter().find(has_no_type) {
+            Some(field) => Err(Error::NullResult { stage: self.stage.to_owned(), path: path.to_owned(), column: field.name().clone() }),
+            None => Ok(()),
+        })
+    }
+
+    /// A result with the columns of all results.
+    ///
+    /// # Errors
+    /// [`Error::StageSchema`].
+    pub(crate) fn converted(&self, rows: &RecordBatch, schema: &SchemaRef, path: &str) -> Result<RecordBatch> {
+        let is_declared = |name: &str| self.choice.is_some_and(|choice| choice.schema.is_some() || choice.declares(name));
+        let problem = |(column, own): (&ArrayRef, &FieldRef)| {
+            if is_declared(own.name()) {
+                return None;
+            }
+            let Ok(field) = schema.field_with_name(own.name()) else {
+                return Some(format!("column `{}` ({}) is new", own.name(), column_type_name(own)));
+            };
+            let fits = column.logical_null_count() == column.len() || widened(own.data_type(), field.data_type()).is_some();
+            (!fits).then(|| format!("column `{}` is {}, and was {}", own.name(), column_type_name(own), column_type_name(field)))
+        };
+        let unfit = |problem| Error::StageSchema { stage: self.stage.to_owned(), path: path.to_owned(), problem };
+        if let Some(problem) = rows.columns().iter().zip(rows.schema_ref().fields()).find_map(problem) {
+            return Err(unfit(problem));
+        }
+        in_schema(rows, schema).map_err(|error| match error {
+            Error::Cast { column, source: ArrowError::CastError(problem), .. } => unfit(format!("column `{column}`: {problem}")),
+            other => unfit(other.to_string()),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Error;
-    use arrow_schema::{DataType, Field, Schema};
+    use arrow_schema::DataType;
     use std::thread;
 
     fn schema(data_type: DataType) -> SchemaRef {
