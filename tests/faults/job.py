@@ -3,11 +3,11 @@
 KIND is ``wds-parquet``, ``wds-wds``, ``parquet-parquet`` or ``parquet-wds``. Prints ``go`` before the run, then one line of JSON with its outcome.
 """
 
-import itertools
 import json
 import os
 import resource
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -27,13 +27,15 @@ def slow_map(table):
 
 
 class Held:
-    """Lets one table pass, so that its file is begun; the next ones wait in small steps until there is a file with the name of the gate."""
+    """Lets one table of each thread pass, so that a file is begun; the next ones wait in small steps until there is a file with the name of the gate."""
 
     def __init__(self, gate: str) -> None:
-        self.gate, self.calls = gate, itertools.count()
+        self.gate, self.seen = gate, set()
 
     def __call__(self, table):
-        is_first = next(self.calls) == 0
+        # A file is begun once the first split has a result, on whichever thread it runs.
+        is_first = threading.get_ident() not in self.seen
+        self.seen.add(threading.get_ident())
         for _ in range(0 if is_first else STEPS):
             if Path(self.gate).exists():
                 break
