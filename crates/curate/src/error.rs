@@ -1,6 +1,7 @@
 //! Why a curation run stops. A bad sample or shard is not an error: it is quarantined and reported.
 
 use arrow_schema::ArrowError;
+use shardmill_errors::ErrorKind;
 use shardmill_formats::table::arrow_message;
 use std::sync::Arc;
 
@@ -112,6 +113,33 @@ impl Error {
     /// Values of `column` that do not take `data_type`.
     pub(crate) fn unfit<'a>(column: &'a str, data_type: &'a str) -> impl Fn(ArrowError) -> Self + use<'a> {
         move |source| Self::Cast { column: column.to_owned(), data_type: data_type.to_owned(), source }
+    }
+
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Storage(error) => error.kind(),
+            Self::Engine(error) => error.kind(),
+            Self::Plan(error) => error.kind(),
+            Self::Load(error) => error.kind(),
+            Self::Resume(error) => error.kind(),
+            Self::Parquet(error) => error.kind(),
+            Self::Write(error) => error.kind(),
+            Self::File { source, .. } => source.kind(),
+            Self::NoSampleId { .. } | Self::AbsentColumn { .. } | Self::AbsentKey { option: "expression", .. } => ErrorKind::MissingColumn,
+            Self::Option { .. } | Self::AbsentKey { .. } | Self::ReservedFields { .. } | Self::Spec(_) => ErrorKind::Option,
+            Self::OutputExists { .. } => ErrorKind::OutputExists,
+            Self::UnknownModality { .. }
+            | Self::PayloadKey { .. }
+            | Self::StageResult { .. }
+            | Self::StageSchema { .. }
+            | Self::NullResult { .. }
+            | Self::NullId { .. }
+            | Self::Cast { .. }
+            | Self::LateColumn { .. } => ErrorKind::Format,
+            Self::Materialize { .. } | Self::Stage { .. } | Self::NameClash { .. } | Self::ErrorBudget { .. } => ErrorKind::Curate,
+        }
     }
 
     #[must_use]

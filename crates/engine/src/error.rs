@@ -1,5 +1,7 @@
 //! Why the engine stopped, apart from errors of the work itself.
 
+use shardmill_errors::ErrorKind;
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[non_exhaustive]
@@ -14,4 +16,15 @@ pub enum Error {
     /// The operating system provided no thread.
     #[error("Failed to start a thread")]
     Spawn { source: std::io::Error },
+}
+
+impl Error {
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Cancelled => ErrorKind::Cancelled,
+            Self::Panicked { .. } | Self::Spawn { .. } => ErrorKind::Engine,
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Why a data set cannot be opened or read.
 
 use arrow_schema::{ArrowError, DataType, Field};
+use shardmill_errors::ErrorKind;
 use shardmill_formats::table::TableError;
 use shardmill_formats::table::type_name;
 use shardmill_plan::schema::Misfit;
@@ -169,6 +170,53 @@ impl Error {
             Self::Assemble { .. } | Self::TooManyPixels { .. } | Self::HostMemory { .. } => true,
             Self::Columns(error) => matches!(error.as_ref(), crate::columns::Error::PadMemory { .. }),
             _ => false,
+        }
+    }
+
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Storage(error) => error.kind(),
+            Self::Table(error) => error.kind(),
+            Self::Plan(error) => error.kind(),
+            Self::Engine(error) => error.kind(),
+            Self::Columns(error) => error.kind(),
+            Self::Packing(error) => error.kind(),
+            Self::UnknownPath { .. } => ErrorKind::MissingColumn,
+            Self::NoSuchFormat { .. }
+            | Self::TextOption { .. }
+            | Self::ReservedColumn { .. }
+            | Self::DerivedColumn { .. }
+            | Self::DerivedFrom { .. }
+            | Self::ImageFrom { .. } => ErrorKind::Option,
+            Self::NoSuchRow { .. } => ErrorKind::RowIndex,
+            Self::HostMemory { .. } => ErrorKind::Engine,
+            Self::UnknownFormat { .. }
+            | Self::OtherFormat { .. }
+            | Self::UnknownContents { .. }
+            | Self::ArrowFile { .. }
+            | Self::MixedFormats { .. } => ErrorKind::Plan,
+            Self::WrongContents { .. }
+            | Self::TextShards { .. }
+            | Self::SampleCount { .. }
+            | Self::MissingRequired { .. }
+            | Self::NoFieldIds { .. }
+            | Self::NulInName { .. }
+            | Self::Cast { .. }
+            | Self::Inexact { .. }
+            | Self::Null { .. }
+            | Self::KnownNulls { .. }
+            | Self::MissingNulls { .. }
+            | Self::LongList { .. }
+            | Self::ListLength { .. }
+            | Self::SourceColumn { .. }
+            | Self::BadImage { .. }
+            | Self::TooManyPixels { .. }
+            | Self::CountsDisagree { .. }
+            | Self::Underivable { .. }
+            | Self::NoReplacement { .. }
+            | Self::Assemble { .. } => ErrorKind::Format,
         }
     }
 

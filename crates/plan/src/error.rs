@@ -4,6 +4,7 @@ use crate::Literal;
 use crate::lake::Lake;
 use crate::predicate::names_zone;
 use arrow_schema::{ArrowError, DataType};
+use shardmill_errors::ErrorKind;
 use shardmill_formats::table::type_name;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -53,6 +54,27 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Storage(error) => error.kind(),
+            Self::NoInput { .. } => ErrorKind::NotFound,
+            Self::UnknownColumn { .. } => ErrorKind::MissingColumn,
+            Self::SchemaConflict { .. } | Self::DuplicateColumn { .. } => ErrorKind::Format,
+            Self::LiteralType { .. } | Self::ColumnTypes { .. } | Self::OperandType { .. } => ErrorKind::LiteralType,
+            Self::LakeDirectory { .. }
+            | Self::ListedTwice { .. }
+            | Self::TwoPartitionings
+            | Self::NotPositive { .. }
+            | Self::PartitionColumn { .. }
+            | Self::PartitionTwice { .. }
+            | Self::PartitionText { .. }
+            | Self::Overflow { .. }
+            | Self::Evaluate { .. } => ErrorKind::Plan,
+        }
+    }
+
     /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {

@@ -2,6 +2,7 @@
 
 use crate::keys::IdType;
 use arrow_schema::{ArrowError, DataType};
+use shardmill_errors::ErrorKind;
 use shardmill_formats::table::type_name;
 use std::io;
 
@@ -148,6 +149,29 @@ impl Error {
     /// A file that does not match its record.
     pub(crate) fn lost(path: &str, unit: &str, state: &str) -> Self {
         Self::OutputChanged { path: path.to_owned(), unit: unit.to_owned(), hint: repair_hint(state) }
+    }
+
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Storage(error) => error.kind(),
+            Self::Load(error) => error.kind(),
+            Self::Engine(error) => error.kind(),
+            Self::InFile { source, .. } => source.kind(),
+            Self::MissingColumn { .. } => ErrorKind::MissingColumn,
+            Self::TypeMismatch { .. } | Self::UnsupportedType { .. } | Self::FileTypes { .. } => ErrorKind::IdType,
+            Self::NoColumn | Self::InputCount { .. } | Self::ColumnCount { .. } | Self::Lengths | Self::IndexOverIds { .. } => ErrorKind::Option,
+            Self::Journal { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            Self::WriteIndex { .. } | Self::Unconditional { .. } | Self::Journal { .. } | Self::Encode { .. } => ErrorKind::Storage,
+            Self::NoJob { .. } | Self::NoFiles { .. } => ErrorKind::NotFound,
+            Self::OtherJob { .. } | Self::InputChanged { .. } | Self::OtherSchema { .. } => ErrorKind::CheckpointMismatch,
+            Self::LeaseHeld { .. } | Self::Fenced { .. } => ErrorKind::CheckpointBusy,
+            Self::Damaged { .. } | Self::Beyond { .. } | Self::OtherFormat { .. } | Self::OutputChanged { .. } => ErrorKind::CheckpointDamaged,
+            Self::NullId { .. } | Self::Arrow { .. } | Self::NotAnIndex { .. } | Self::IndexVersion { .. } | Self::DamagedIndex { .. } => {
+                ErrorKind::Format
+            }
+        }
     }
 
     /// What the user can do about the error.

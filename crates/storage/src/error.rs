@@ -1,6 +1,7 @@
 //! Errors of paths, reads and writes.
 
 use crate::secrets::shown;
+use shardmill_errors::ErrorKind;
 use std::io;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -205,6 +206,32 @@ impl Error {
                 _ => None,
             },
             _ => None,
+        }
+    }
+
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Options { .. } | Self::UnsupportedScheme { .. } | Self::SingleSlash { .. } | Self::FileUrl { .. } => ErrorKind::Option,
+            Self::NotFound { .. }
+            | Self::Open { .. }
+            | Self::Refused { .. }
+            | Self::Cache { .. }
+            | Self::Changed { .. }
+            | Self::List { .. }
+            | Self::Read { .. }
+            | Self::ShortRead { .. }
+            | Self::Stage { .. }
+            | Self::Write { .. }
+            | Self::Publish { .. }
+            | Self::AlreadyExists { .. }
+            | Self::OutsideRoots { .. } => match self.io_kind() {
+                Some(io::ErrorKind::NotFound) => ErrorKind::NotFound,
+                Some(io::ErrorKind::PermissionDenied) => ErrorKind::PermissionDenied,
+                Some(io::ErrorKind::AlreadyExists) => ErrorKind::OutputExists,
+                _ => ErrorKind::Storage,
+            },
         }
     }
 

@@ -1,6 +1,7 @@
 //! Errors of tokenizers and of chat templates.
 
 use crate::quote::{quoted, shortened};
+use shardmill_errors::ErrorKind;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -102,6 +103,57 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoTokenizer { .. } => ErrorKind::NotFound,
+            Self::SeveralTokenizers { .. }
+            | Self::MissingOption { .. }
+            | Self::UnusedOption { .. }
+            | Self::SpecialTokenId { .. }
+            | Self::SpecialTokenOption { .. }
+            | Self::SpecialOption { .. }
+            | Self::PatternName { .. }
+            | Self::PatternOption { .. }
+            | Self::UnknownToken { .. }
+            | Self::UnknownId { .. }
+            | Self::Date { .. }
+            | Self::TemplateDate => ErrorKind::Option,
+            Self::Panicked { .. } => ErrorKind::Engine,
+            Self::InText { source, .. } => source.kind(),
+            Self::UnknownType { .. }
+            | Self::TooLarge { .. }
+            | Self::NotText { .. }
+            | Self::NotJson { .. }
+            | Self::Invalid { .. }
+            | Self::InvalidLine { .. }
+            | Self::Damaged { .. }
+            | Self::DuplicateId { .. }
+            | Self::DuplicateRank { .. }
+            | Self::DuplicateToken { .. }
+            | Self::UnknownMergeToken { .. }
+            | Self::Pattern { .. }
+            | Self::Setting { .. }
+            | Self::Unsupported { .. }
+            | Self::SpecialToken { .. }
+            | Self::PatternLimit { .. }
+            | Self::NotEncoded { .. }
+            | Self::NotDecoded { .. }
+            | Self::Template { .. }
+            | Self::Noncharacters
+            | Self::TemplateSpans
+            | Self::TemplatePrefix { .. }
+            | Self::TemplateCompletion
+            | Self::TemplateGeneration
+            | Self::Messages { .. }
+            | Self::Message { .. }
+            | Self::NoOffsets { .. }
+            | Self::NotAligned { .. }
+            | Self::Stopped => ErrorKind::Format,
+        }
+    }
+
     /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {

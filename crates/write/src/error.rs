@@ -1,6 +1,7 @@
 //! Errors of writers.
 
 use arrow_schema::ArrowError;
+use shardmill_errors::ErrorKind;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -58,6 +59,28 @@ impl From<shardmill_formats::parquet::Error> for Error {
 }
 
 impl Error {
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Storage(error) => error.kind(),
+            Self::Engine(error) => error.kind(),
+            Self::ArrayRecord(error) => error.kind(),
+            Self::Parquet(error) => error.kind(),
+            Self::Mds(error) => error.kind(),
+            Self::NoJson(_) | Self::NoSample(_) => ErrorKind::Format,
+            Self::NoRecords { .. }
+            | Self::NullRecord { .. }
+            | Self::Rows { .. }
+            | Self::Columns { .. }
+            | Self::OtherColumns { .. }
+            | Self::OtherType { .. } => ErrorKind::Format,
+            Self::OnlyRows { .. } | Self::UnknownCompression { .. } | Self::SeveralColumns { .. } | Self::NoSchema { .. } => ErrorKind::Option,
+            Self::MissingColumn { .. } => ErrorKind::MissingColumn,
+            Self::Closed { .. } | Self::Forked { .. } => ErrorKind::Closed,
+        }
+    }
+
     /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {

@@ -6,6 +6,7 @@ use crate::error::PyShardmillError;
 use arrow_schema::TimeUnit;
 use pyo3::prelude::*;
 use pyo3::types::{PyDate, PyDateTime, PyDelta, PyTime, PyTzInfo};
+use shardmill_errors::ErrorKind;
 use shardmill_formats::table::type_name;
 
 const DAY_US: i128 = 86_400_000_000;
@@ -26,13 +27,19 @@ pub(crate) enum ObjectError {
 }
 
 impl ObjectError {
-    pub(crate) fn hint(&self) -> Option<&'static str> {
+    fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Range { .. } | Self::Nanoseconds { .. } => Some("output=\"arrow\", \"numpy\" and \"torch\" keep such values"),
             Self::Zone { .. } => Some("`pip install tzdata` adds the usual zones"),
             Self::Unsupported { .. } => Some("leave it out by `columns`, or use output=\"arrow\""),
             Self::Arrow { .. } => None,
         }
+    }
+}
+
+impl From<ObjectError> for PyShardmillError {
+    fn from(error: ObjectError) -> Self {
+        Self::of(ErrorKind::Format, &error, error.hint())
     }
 }
 

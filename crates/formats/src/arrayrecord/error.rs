@@ -2,6 +2,7 @@
 
 use super::Codec;
 use crate::limit::TooLarge;
+use shardmill_errors::ErrorKind;
 use std::io;
 
 /// What a refusal for its size is about.
@@ -51,6 +52,25 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Storage(error) => error.kind(),
+            Self::NoSuchRecord { .. } => ErrorKind::RecordIndex,
+            Self::Option { .. } => ErrorKind::Option,
+            Self::Write { .. } => ErrorKind::Storage,
+            Self::NotWhole { .. }
+            | Self::Postscript { .. }
+            | Self::Footer { .. }
+            | Self::Memory { .. }
+            | Self::Chunk { .. }
+            | Self::Encode { .. }
+            | Self::NoSuchPart { .. }
+            | Self::Arrow { .. } => ErrorKind::Record,
+        }
+    }
+
     /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {

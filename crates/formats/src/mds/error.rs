@@ -3,6 +3,7 @@
 use crate::limit::TooLarge;
 use crate::table::type_name;
 use arrow_schema::{ArrowError, DataType};
+use shardmill_errors::ErrorKind;
 use std::io;
 
 #[non_exhaustive]
@@ -80,6 +81,34 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Storage(error) => error.kind(),
+            Self::Option { .. } | Self::Encoding { .. } => ErrorKind::Option,
+            Self::MissingColumn { .. } => ErrorKind::MissingColumn,
+            Self::NoEncoding { .. }
+            | Self::UnsupportedType { .. }
+            | Self::Null { .. }
+            | Self::Value { .. }
+            | Self::Cast { .. }
+            | Self::ShardTooLarge { .. }
+            | Self::Compress { .. }
+            | Self::Index { .. }
+            | Self::IndexField { .. }
+            | Self::IndexMismatch { .. }
+            | Self::Shard { .. }
+            | Self::TooLarge(_)
+            | Self::Decompress { .. }
+            | Self::Sample { .. }
+            | Self::Hash { .. }
+            | Self::Pickle { .. }
+            | Self::NoSuchPart { .. }
+            | Self::Arrow { .. } => ErrorKind::Format,
+        }
+    }
+
     /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {

@@ -4,6 +4,7 @@ use crate::limit::TooLarge;
 use crate::table::{arrow_message, type_name};
 use arrow_schema::{ArrowError, DataType};
 use parquet::errors::ParquetError;
+use shardmill_errors::ErrorKind;
 use shardmill_storage::Error as StorageError;
 
 #[non_exhaustive]
@@ -62,6 +63,29 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::UnknownCompression { .. } => ErrorKind::Option,
+            Self::Footer { .. }
+            | Self::DamagedFooter { .. }
+            | Self::Encrypted { .. }
+            | Self::EncryptedColumn { .. }
+            | Self::UnknownType { .. }
+            | Self::Schema { .. }
+            | Self::Value { .. }
+            | Self::Rows { .. }
+            | Self::Page { .. }
+            | Self::Decoder { .. }
+            | Self::TooLarge(_)
+            | Self::Index { .. }
+            | Self::Write { .. }
+            | Self::UnsupportedType { .. }
+            | Self::UnsupportedValue { .. } => ErrorKind::Format,
+        }
+    }
+
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {

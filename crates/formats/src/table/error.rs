@@ -1,5 +1,6 @@
 //! Errors of files of rows.
 
+use shardmill_errors::ErrorKind;
 use shardmill_storage::Error as StorageError;
 use std::io;
 
@@ -38,6 +39,21 @@ impl TableError {
             other => within(other),
         };
         found.filter(|error| !matches!(error, StorageError::ShortRead { .. }))
+    }
+
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        if let Some(error) = self.of_store() {
+            return error.kind();
+        }
+        match self {
+            Self::Storage(error) => error.kind(),
+            Self::ArrayRecord(error) => error.kind(),
+            Self::Mds(error) => error.kind(),
+            Self::Parquet(_) | Self::Text(_) | Self::Orc(_) | Self::WebDataset(_) => ErrorKind::Format,
+            Self::Decoder { .. } | Self::Join { .. } => ErrorKind::Format,
+        }
     }
 
     /// What the user can do about the error.

@@ -1,6 +1,7 @@
 //! Why a column cannot be converted to a tensor, an array or a list.
 
 use arrow_schema::{ArrowError, DataType};
+use shardmill_errors::ErrorKind;
 use shardmill_formats::table::type_name;
 
 pub(crate) const LONG_LIST: &str = "use a larger pad=, use pad=\"longest\", or exclude such rows with a filter on a stored column";
@@ -58,6 +59,32 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::UnknownName { .. } => ErrorKind::MissingColumn,
+            Self::AddedName { .. }
+            | Self::FillWithoutPolicy { .. }
+            | Self::FillObjects { .. }
+            | Self::FillType { .. }
+            | Self::NothingToPad
+            | Self::PadOther { .. }
+            | Self::PadType { .. } => ErrorKind::Option,
+            Self::Unsupported { .. }
+            | Self::Depth { .. }
+            | Self::DuplicateName { .. }
+            | Self::DuplicateField { .. }
+            | Self::PadMemory { .. }
+            | Self::LongList { .. }
+            | Self::ListLength { .. }
+            | Self::Null { .. }
+            | Self::Changed { .. }
+            | Self::ColumnCount { .. }
+            | Self::Dictionary { .. } => ErrorKind::Format,
+        }
+    }
+
     /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {

@@ -1,6 +1,7 @@
 //! Why rows cannot be packed.
 
 use arrow_schema::DataType;
+use shardmill_errors::ErrorKind;
 use shardmill_formats::table::type_name;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -36,11 +37,41 @@ pub enum Error {
     EmptyLane { lane: u64, pass: u64, rows: u64 },
     #[error("Reaching this position takes more than {most} passes over lane {lane}")]
     FarPass { lane: u64, most: u64 },
+    #[error("epoch {epoch} of {packs} packs begins past place 2^63")]
+    FarEpoch { epoch: u64, packs: u64 },
+    #[error("these are the packs of epoch {packed}, not of {epoch}")]
+    OtherEpoch { packed: u64, epoch: u64 },
+    #[error("packs are planned from the lengths of all rows, so on_bad_rows is \"raise\"")]
+    BadRows,
     #[error("A lane of {rows} rows is too long to be packed")]
     LongLane { rows: u64 },
 }
 
 impl Error {
+    /// What the error is to the caller.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotTokens { .. }
+            | Self::NotLengths { .. }
+            | Self::Twice { .. }
+            | Self::ReservedName { .. }
+            | Self::PadValue { .. }
+            | Self::EmptyLane { .. }
+            | Self::FarPass { .. }
+            | Self::FarEpoch { .. }
+            | Self::OtherEpoch { .. }
+            | Self::BadRows
+            | Self::LongLane { .. } => ErrorKind::Option,
+            Self::NullRow { .. }
+            | Self::NullToken { .. }
+            | Self::NoLength { .. }
+            | Self::OtherLength { .. }
+            | Self::OtherCount { .. }
+            | Self::LongRow { .. } => ErrorKind::Format,
+        }
+    }
+
     /// What the user can do about the error.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
@@ -63,7 +94,7 @@ impl Error {
             Self::OtherCount { .. } => Some("delete that directory; the tokens are counted again"),
             Self::LongRow { .. } => Some("long=\"split\", \"truncate\" or \"drop\" sets how such rows are handled"),
             Self::EmptyLane { .. } => Some("use fewer lanes, so that each lane has more rows"),
-            Self::FarPass { .. } => Some("choose an earlier epoch"),
+            Self::FarPass { .. } | Self::FarEpoch { .. } => Some("choose an earlier epoch"),
             Self::LongLane { .. } => Some("set more lanes=, so that each has fewer rows"),
             _ => None,
         }
