@@ -17,6 +17,7 @@ mod logs;
 mod packing;
 mod panics;
 mod pixels;
+mod plain;
 mod plan;
 mod providers;
 mod resume;

@@ -1,32 +1,13 @@
 //! `shardmill._native.packing`
 
-use crate::columns::fill_values;
-use crate::error::PyShardmillError;
+use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
-use crate::load::{PacksOfEpoch, PyDataset, PyRowPlan};
+use crate::load::{PyPackColumns, PyRowPlan};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use shardmill_load::Error;
-use shardmill_load::packing::{
-    AheadEpoch, AheadPacks, Lengths, LengthsSource, PACK_WINDOW_ROWS, PackColumns, PackSource, Packs, PlannedRows, RowCounts,
-};
+use shardmill_load::RowPlan;
+use shardmill_load::packing::{AheadEpoch, AheadPacks, Lengths, LengthsSource, PACK_WINDOW_ROWS, PackColumns, PackSource, Packs};
 use shardmill_plan::packing::{Choice, Long, Packing, Strategy};
 use std::sync::Arc;
-
-/// Which columns are packed.
-#[pyclass(name = "PackColumns", module = "shardmill._native.packing", frozen)]
-pub(crate) struct PyPackColumns(pub(crate) Arc<PackColumns>);
-
-#[pymethods]
-impl PyPackColumns {
-    #[new]
-    #[pyo3(signature = (dataset, *, columns, length, pad_values, nulls_are_empty))]
-    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn new(dataset: PyRef<'_, PyDataset>, columns: Vec<usize>, length: u32, pad_values: &Bound<'_, PyDict>, nulls_are_empty: bool) -> PyResult<Self> {
-        let columns = PackColumns::new(&dataset.0, columns, length, &fill_values(pad_values)?, nulls_are_empty);
-        Ok(Self(Arc::new(columns.map_err(Error::from).map_err(PyShardmillError::from)?)))
-    }
-}
 
 /// The token counts of all rows.
 #[pyclass(name = "Lengths", module = "shardmill._native.packing", frozen)]
@@ -38,10 +19,9 @@ impl PyLengths {
     #[pyo3(signature = (rows, *, column, is_stated, nulls_are_empty, threads))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn new(py: Python<'_>, rows: PyRef<'_, PyRowPlan>, column: usize, is_stated: bool, nulls_are_empty: bool, threads: usize) -> PyResult<Self> {
-        let (dataset, rows) = (Arc::clone(&rows.dataset), Arc::clone(&rows.rows));
-        let source = if is_stated { LengthsSource::Stated { column } } else { LengthsSource::Lists { column, nulls_are_empty } };
-        let found = move |cancel: &_| Lengths::find(&dataset, &rows, source, threads, cancel).map_err(PyShardmillError::from);
-        Ok(Self(Arc::new(interruptible(py, found)?)))
+        let (plan, counted) = (Arc::clone(&rows.0), counted(column, is_stated, nulls_are_empty));
+        let find = move |cancel: &_| Lengths::find(plan.dataset(), plan.rows(), counted, threads, cancel).map_err(PyShardmillError::from);
+        Ok(Self(Arc::new(interruptible(py, find)?)))
     }
 
     #[getter]
@@ -80,18 +60,12 @@ fn packed(
     threads: usize,
 ) -> PyResult<PyRowPlan> {
     let packing = Packing { length, strategy: strategy_of(strategy, open_packs, long)? };
-    let (mut rows, columns, lengths) = (rows.clone_of(), Arc::clone(&columns.0), Arc::clone(&lengths.0));
-    let planned = PlannedRows {
-        dataset: Arc::clone(&rows.dataset),
-        rows: Arc::clone(&rows.rows),
-        order: rows.order(epoch),
-        lanes: rows.row_lanes(),
-        lengths: Arc::clone(&lengths),
+    let (unpacked, lengths, columns) = (Arc::clone(&rows.0), Arc::clone(&lengths.0), Arc::clone(&columns.0));
+    let packed = move |cancel: &_| -> PyShardmillResult<RowPlan> {
+        let plan = Arc::new(unpacked.pack(epoch, packing, &lengths, threads, cancel)?);
+        Ok(unpacked.with_packs(epoch, Packs { source: PackSource::Epoch { plan, lengths }, columns }))
     };
-    let plan = interruptible(py, move |cancel| Packs::plan(packing, &planned, threads, cancel).map_err(PyShardmillError::from))?;
-    let packs = Packs { source: PackSource::Epoch { plan: Arc::new(plan), lengths }, columns };
-    rows.packed = Some(PacksOfEpoch { epoch, packs });
-    Ok(rows)
+    Ok(PyRowPlan(Arc::new(interruptible(py, packed)?)))
 }
 
 /// The packs of endless lanes, for all epochs.
@@ -117,16 +91,11 @@ impl PyAheadPacks {
         long: &str,
         threads: usize,
     ) -> PyResult<Self> {
-        let source = if is_stated { LengthsSource::Stated { column } } else { LengthsSource::Lists { column, nulls_are_empty } };
         let packing = Packing { length, strategy: strategy_of(strategy, open_packs, long)? };
-        let (dataset, row_lanes) = (Arc::clone(&rows.dataset), rows.row_lanes());
-        let (pass_rows, order) = rows.endless();
-        let (columns, packed) = (Arc::clone(&columns.0), Arc::clone(&columns.0));
-        let opened = move |cancel: &_| -> Result<AheadPacks, PyShardmillError> {
-            let counts = RowCounts::open(&dataset, &pass_rows, source, packed.columns(), threads, cancel)?;
-            Ok(AheadPacks::new(&dataset, &pass_rows, order, row_lanes, packing, counts))
-        };
-        Ok(Self(Arc::new(interruptible(py, opened)?), columns))
+        let counted = counted(column, is_stated, nulls_are_empty);
+        let (plan, columns, packed) = (Arc::clone(&rows.0), Arc::clone(&columns.0), Arc::clone(&columns.0));
+        let ahead = move |cancel: &_| plan.pack_ahead(packing, counted, packed.columns(), threads, cancel).map_err(PyShardmillError::from);
+        Ok(Self(Arc::new(interruptible(py, ahead)?), columns))
     }
 
     /// What went wrong with counts that are kept in files.
@@ -139,15 +108,13 @@ impl PyAheadPacks {
     #[pyo3(signature = (rows, *, epoch, epoch_packs))]
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn of_epoch(&self, rows: PyRef<'_, PyRowPlan>, epoch: u64, epoch_packs: u64) -> PyResult<PyRowPlan> {
-        let start = epoch.checked_mul(epoch_packs).filter(|start| start.checked_add(epoch_packs).is_some_and(|end| end < 1 << 63));
-        let start = start.ok_or_else(|| {
-            PyShardmillError::option(&format!("epoch {epoch} of {epoch_packs} packs begins past place 2^63\nhint: choose an earlier epoch"))
-        })?;
-        let mut rows = rows.clone_of();
-        let source = PackSource::Ahead(AheadEpoch::new(Arc::clone(&self.0), start, epoch_packs));
-        rows.packed = Some(PacksOfEpoch { epoch, packs: Packs { source, columns: Arc::clone(&self.1) } });
-        Ok(rows)
+        let source = PackSource::Ahead(AheadEpoch::new(&self.0, epoch, epoch_packs).map_err(PyShardmillError::from)?);
+        Ok(PyRowPlan(Arc::new(rows.0.with_packs(epoch, Packs { source, columns: Arc::clone(&self.1) }))))
     }
+}
+
+fn counted(column: usize, is_stated: bool, nulls_are_empty: bool) -> LengthsSource {
+    if is_stated { LengthsSource::Stated { column } } else { LengthsSource::Lists { column, nulls_are_empty } }
 }
 
 fn strategy_of(name: &str, open_packs: usize, long: &str) -> PyResult<Strategy> {

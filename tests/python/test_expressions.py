@@ -30,7 +30,7 @@ INFINITY = math.inf
 def truth(expression: Any, table: pa.Table | pa.RecordBatch) -> list[bool | None]:
     """Of our own evaluation, for each row."""
     batch = table.combine_chunks().to_batches()[0] if isinstance(table, pa.Table) else table
-    return pa.array(plan.evaluate(expression_of(expression).to_json(), batch)).to_pylist()
+    return pa.array(plan.evaluate(expression_of(expression).tree, batch)).to_pylist()
 
 
 def kept_rows(expression: Any, table: pa.Table) -> list[int]:
@@ -319,7 +319,7 @@ def test_check_names_the_column_and_the_literal_before_rows_are_read() -> None:
     schema = pa.schema({"x": pa.int32(), "t": pa.timestamp("us", "UTC"), "l": pa.list_(pa.int32())})
 
     def check(expression: Expression) -> None:
-        plan.check(expression.to_json(), schema)
+        plan.check(expression.tree, schema)
 
     check((sm.col("x") < 5) & sm.col("l").is_null())
     with pytest.raises(MissingColumnError, match="`y`"):

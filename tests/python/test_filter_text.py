@@ -45,7 +45,7 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def kept_by(expression: Expression) -> list[int]:
-    truth = pa.array(plan.evaluate(expression.to_json(), TABLE.to_batches()[0])).to_pylist()
+    truth = pa.array(plan.evaluate(expression.tree, TABLE.to_batches()[0])).to_pylist()
     return [row for row, is_true in enumerate(truth) if is_true]
 
 
@@ -158,7 +158,7 @@ TIMES = pa.table(
     ],
 )
 def test_times_may_lack_seconds_and_are_in_utc_without_a_zone(text: str, wanted: list[int]) -> None:
-    truth = pa.array(plan.evaluate(parse_filter(text).to_json(), TIMES.to_batches()[0])).to_pylist()
+    truth = pa.array(plan.evaluate(parse_filter(text).tree, TIMES.to_batches()[0])).to_pylist()
     assert [row for row, is_true in enumerate(truth) if is_true] == wanted
     database = duckdb.connect()
     database.execute("SET TimeZone = 'UTC'")
@@ -181,7 +181,7 @@ def test_times_may_lack_seconds_and_are_in_utc_without_a_zone(text: str, wanted:
 )
 def test_times_with_a_zone_and_without_one_are_not_compared(condition: Expression, hint: str) -> None:
     with pytest.raises(LiteralTypeError, match=f"(?s)timestamp.*cannot be compared.*{hint}"):
-        plan.check(condition.to_json(), TIMES.schema)
+        plan.check(condition.tree, TIMES.schema)
 
 
 Pair = tuple[str, Any]
@@ -401,7 +401,7 @@ def test_text_is_taken_wherever_an_expression_is(tmp_path: Path) -> None:
 )
 def test_types_and_names_are_checked_before_rows_are_read(text: str, error: type[Exception], problem: str) -> None:
     with pytest.raises(error) as raised:
-        plan.check(parse_filter(text).to_json(), TABLE.schema)
+        plan.check(parse_filter(text).tree, TABLE.schema)
     assert problem in str(raised.value)
 
 

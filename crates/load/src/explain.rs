@@ -143,3 +143,9 @@ pub fn mixing(dataset: &Dataset, rows: &RowSet, order: &RowOrder, columns: &[usi
     }
     Mixing { window_bytes: largest.into_values().sum(), distance: u64::try_from(distances / all.max(1)).unwrap_or(u64::MAX) }
 }
+
+/// For people.
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
+}

@@ -16,6 +16,7 @@ pub mod images;
 mod offsets;
 pub mod packing;
 pub mod pass;
+mod row_plan;
 pub mod row_set;
 mod spent;
 mod take;
@@ -29,5 +30,6 @@ pub use dataset::{
 };
 pub use error::{Error, PathFault, Result, UnderivableRow};
 pub use pass::{Audit, AuditIds, BadRow, BadRowPolicy, OnBadRows, Pass, PassOptions, Superbatch, expected_audit};
+pub use row_plan::{Explanation, RowPlan, Share};
 pub use row_set::RowSet;
 pub use take::take;

@@ -237,6 +237,16 @@ pub trait Store: Send + Sync + Debug {
     /// # Errors
     /// As [`Store::stage`]; when the hidden name exists, or the store does not support hidden names.
     fn stage_as(&self, path: &str, hidden: &str, unpublished: &Unpublished) -> Result<Box<dyn Staged>>;
+
+    /// Writes a small file durably and atomically.
+    ///
+    /// # Errors
+    /// When it cannot be written; [`Error::AlreadyExists`] when it must not be replaced.
+    fn publish(&self, path: &str, content: &[u8], replace: Replace) -> Result<()> {
+        let mut staged = self.stage(path, &Unpublished::default())?;
+        staged.write_all(content).map_err(|source| Error::Write { path: path.to_owned(), source })?;
+        staged.publish(replace)
+    }
 }
 
 /// Whether `path` is served over a network.

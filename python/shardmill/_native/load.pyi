@@ -50,7 +50,7 @@ class Dataset:
         *,
         format: str | None = None,
         hive: Literal["below", "path"] | None = None,
-        filter: str | None = None,
+        filter: dict[str, Any] | None = None,
         schema: Any | None = None,
         text: TextOptions | None = None,
         bad_lines: str = "raise",
@@ -66,7 +66,7 @@ class Dataset:
         columns: list[TableColumn],
         files: list[tuple[str, str, list[tuple[int, Any]], list[int]]],
         *,
-        filter: str | None = None,
+        filter: dict[str, Any] | None = None,
         threads: int = 1,
     ) -> Dataset: ...
     @staticmethod
@@ -122,7 +122,7 @@ class OutputConverter:
 
 @final
 class RowPlan:
-    def __new__(cls, dataset: Dataset, *, filter: str | None = None, threads: int = 1) -> RowPlan: ...
+    def __new__(cls, dataset: Dataset, *, filter: dict[str, Any] | None = None, threads: int = 1) -> RowPlan: ...
     @staticmethod
     def mixed(
         dataset: Dataset,

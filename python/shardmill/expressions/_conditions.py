@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmill.errors import OptionError
 
-#: Native code parses at most 128 levels of JSON, and each level of an expression takes up to two.
+#: JSON is parsed to at most 128 levels, and each level of an expression takes up to two.
 MAX_DEPTH = 48
 
 _NO_TRUTH = (
@@ -63,7 +63,7 @@ class Expression(Condition):
         return self.text
 
     def to_json(self) -> str:
-        """Return the JSON form passed to native code."""
+        """Return the condition as JSON."""
         return json.dumps(self.tree)
 
 

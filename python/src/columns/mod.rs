@@ -1,16 +1,16 @@
 //! `shardmill._native.columns`: moves superbatches of plain buffers to NumPy arrays; objects are created when a batch needs them.
 
 mod form;
+mod memory;
 mod object_column;
 mod objects;
 mod temporal;
 
 pub(crate) use form::{OutputForm, fill_values, kind};
-pub(crate) use temporal::ObjectError;
+pub(crate) use memory::{PyTensorMemory, TensorMemory};
 
 use crate::arrow_data::{ArrowArray, ArrowBatch};
 use crate::error::{PyShardmillError, PyShardmillResult};
-use crate::load::TensorMemory;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Schema, TimeUnit};
 use half::vec::HalfFloatVecExt;

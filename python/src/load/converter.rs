@@ -1,9 +1,8 @@
 //! The output conversion of a loader.
 
-use super::PyDataset;
+use super::{PyDataset, PyPackColumns};
 use crate::columns::{OutputForm, kind};
 use crate::error::PyShardmillError;
-use crate::packing::PyPackColumns;
 use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
 use shardmill_load::columns::{ColumnOptions, Nulls};

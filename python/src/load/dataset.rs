@@ -1,11 +1,11 @@
 //! Files of one schema.
 
-use super::parsed;
 use super::tokenize::PyTokens;
 use crate::arrow_data::ArrowArray;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::interruptible;
 use crate::pixels::PyImages;
+use crate::plain::Plain;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
@@ -18,6 +18,7 @@ use shardmill_load::{
     Dataset, DatasetOptions, Format, HiveKeys, MixedSource, Nan, TableColumn, TableDataFile, TableOptions, TextForm, TextOptions, disagreement,
     fingerprint,
 };
+use shardmill_plan::Expression;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -76,7 +77,7 @@ impl PyDataset {
         paths: Vec<String>,
         format: Option<&str>,
         hive: Option<&str>,
-        filter: Option<&str>,
+        filter: Option<Plain<Expression>>,
         schema: Option<PySchema>,
         text: Option<PyTextOptions>,
         bad_lines: &str,
@@ -103,7 +104,7 @@ impl PyDataset {
             paths,
             format,
             hive,
-            filter: filter.map(parsed).transpose()?,
+            filter: filter.map(|Plain(filter)| filter),
             text: TextOptions {
                 schema: schema.map(PySchema::into_inner),
                 bad_lines,
@@ -117,9 +118,6 @@ impl PyDataset {
             threads: threads.max(1),
         };
         let dataset = interruptible(py, move |cancel| Dataset::open(&options, cancel).map_err(PyShardmillError::from))?;
-        if let Some(filter) = filter.map(parsed).transpose()?.filter(|_| !dataset.files().is_empty()) {
-            dataset.check_filter(&filter).map_err(PyShardmillError::from)?;
-        }
         Ok(Self(Arc::new(dataset)))
     }
 
@@ -132,7 +130,7 @@ impl PyDataset {
         schema: PySchema,
         columns: Vec<PyTableColumn>,
         files: Vec<PyTableFile>,
-        filter: Option<&str>,
+        filter: Option<Plain<Expression>>,
         threads: usize,
     ) -> PyResult<Self> {
         let columns = columns.into_iter().map(TableColumn::from).collect();
@@ -142,7 +140,7 @@ impl PyDataset {
         });
         let options = TableOptions { schema: schema.into_inner(), columns, files: files.collect(), threads };
         let dataset = interruptible(py, move |cancel| Dataset::open_table(&options, cancel).map_err(PyShardmillError::from))?;
-        if let Some(filter) = filter.map(parsed).transpose()? {
+        if let Some(Plain(filter)) = filter {
             dataset.check_filter(&filter).map_err(PyShardmillError::from)?;
         }
         Ok(Self(Arc::new(dataset)))

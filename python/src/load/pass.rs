@@ -1,7 +1,6 @@
 //! One iteration, superbatch by superbatch.
 
-use super::TensorMemory;
-use crate::columns::superbatch_to_python;
+use crate::columns::{TensorMemory, superbatch_to_python};
 use crate::error::PyShardmillError;
 use crate::interrupt::{SIGNAL_POLL, listening};
 use pyo3::exceptions::PyRuntimeError;
@@ -10,8 +9,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use pyo3_arrow::PyRecordBatch;
 use shardmill_engine::{Poll, STOP_PATIENCE};
 use shardmill_load::pass::{MetricsReport, Progress};
-use shardmill_load::{Audit, Dataset, Delivery, Error, OutputConverter, Pass, RowSet, Superbatch};
-use shardmill_plan::order::RowOrder;
+use shardmill_load::{Audit, Delivery, Error, OutputConverter, Pass, Superbatch};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -23,9 +21,6 @@ pub(crate) struct PyPass {
     pub(super) progress: Progress,
     pub(super) converter: Arc<OutputConverter>,
     pub(super) memory: Option<Arc<TensorMemory>>,
-    pub(super) dataset: Arc<Dataset>,
-    pub(super) rows: Arc<RowSet>,
-    pub(super) order: Arc<RowOrder>,
     pub(super) process: u32,
 }
 
@@ -133,12 +128,8 @@ impl PyPass {
     /// (stage, seconds, path, block) of current activities of the threads; path and block only while one is decoded.
     fn activities<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let activities = py.detach(|| self.progress.activities());
-        let place = |scheduled: usize| {
-            let place = self.rows.blocks().get(self.order.block(scheduled)?)?.place;
-            Some((self.dataset.files().get(place.file)?.path.clone(), place.block))
-        };
         let each = activities.into_iter().map(|activity| {
-            let (path, block) = activity.scheduled.and_then(place).unzip();
+            let (path, block) = activity.block.unzip();
             (activity.stage, activity.duration.as_secs_f64(), path, block).into_pyobject(py)
         });
         each.collect()

@@ -6,18 +6,14 @@ use crate::calls::Calls;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::reason_of;
 use crate::tokens::PyTokenizer;
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_cast::cast;
-use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
+use arrow_array::{ArrayRef, RecordBatch};
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
-use shardmill_engine::Cancel;
-use shardmill_formats::table::type_name;
+use shardmill_load::Derive;
 use shardmill_load::tokenize::{
-    AssistantSpans, Chat, CountsDirectory, InvalidBytes, Labels, NullTexts, TokenColumns, TokenCounts, TokenInput, TokenOptions, Tokens,
+    AssistantSpans, Chat, CountsDirectory, FunctionTokens, InvalidBytes, Labels, ListFunction, NullTexts, TokenColumns, TokenInput, TokenOptions,
+    Tokens,
 };
-use shardmill_load::{Derive, Underivable, UnderivableRow};
 use shardmill_tokens::ChatTemplate;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -142,90 +138,33 @@ fn named((tokens, is_wide, labels): Columns) -> TokenColumns {
 
 impl PyTokens {
     pub(super) fn added_to(&self, dataset: &PyDataset, sources: &[usize]) -> PyShardmillResult<PyDataset> {
-        let derive = match &self.0 {
+        let derive: Arc<dyn Derive> = match &self.0 {
             Source::Text(derive) => Arc::clone(derive),
             Source::Function { function, columns, counts } => {
+                let function = Arc::new(Function { function: Arc::clone(function), calls: Calls::new() });
                 let fields = sources.iter().filter_map(|source| dataset.0.schema().fields().get(*source));
-                let schema = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
-                let counts = CountsDirectory::new(counts.clone());
-                Arc::new(Function { function: Arc::clone(function), calls: Calls::new(), schema, outputs: columns.fields(), counts })
+                Arc::new(FunctionTokens::new(function, fields.cloned().collect(), columns, CountsDirectory::new(counts.clone())))
             }
         };
         Ok(PyDataset(Arc::new(dataset.0.with_derived(&derive, sources)?)))
     }
 }
 
-/// Lists that a function computes from all source columns of a batch.
+/// A function of Python that gets a batch.
 #[derive(Debug)]
 struct Function {
     function: Arc<Py<PyAny>>,
     calls: Calls,
-    schema: SchemaRef,
-    outputs: Vec<FieldRef>,
-    counts: CountsDirectory,
 }
 
-impl Derive for Function {
-    fn accepts(&self, _source: usize, _data_type: &DataType) -> bool {
-        true
-    }
-
-    fn outputs(&self) -> &[FieldRef] {
-        &self.outputs
-    }
-
-    fn compute(&self, sources: &[ArrayRef]) -> Result<Vec<ArrayRef>, Underivable> {
-        let failed = Underivable::Batch;
-        let rows = sources.first().map_or(0, Array::len);
-        let in_types = sources.iter().zip(self.schema.fields()).map(|(source, field)| cast(source, field.data_type()));
-        let columns = in_types.collect::<Result<Vec<_>, _>>().map_err(|error| failed(error.to_string()))?;
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|error| failed(error.to_string()))?;
+impl ListFunction for Function {
+    fn call(&self, rows: RecordBatch) -> Result<Vec<ArrayRef>, String> {
         let call = |py: Python<'_>| -> PyResult<Vec<ArrayRef>> {
             let _call = self.calls.enter(py)?;
-            let lists = self.function.bind(py).call1((PyRecordBatch::new(batch),))?;
+            let lists = self.function.bind(py).call1((PyRecordBatch::new(rows),))?;
             lists.try_iter()?.map(|list| Ok(list?.extract::<ArrowArray>()?.array)).collect()
         };
-        let called = |py: Python<'_>| call(py).map_err(|error| failed(format!("the function raised {}", reason_of(py, error))));
-        let lists = Python::try_attach(called).ok_or_else(|| failed("the interpreter exits".to_owned()))??;
-        check_lists(&lists, &self.outputs, rows)?;
-        Ok(lists)
+        let called = |py: Python<'_>| call(py).map_err(|error| format!("the function raised {}", reason_of(py, error)));
+        Python::try_attach(called).unwrap_or_else(|| Err("the interpreter exits".to_owned()))
     }
-
-    fn counts(&self, cancel: &Cancel) -> shardmill_load::Result<Option<Arc<TokenCounts>>> {
-        self.counts.open(cancel)
-    }
-
-    fn output_bytes(&self, source_bytes: u64) -> u64 {
-        2 * source_bytes
-    }
-}
-
-/// Rows whose lists are null, have a null, or differ in length.
-fn check_lists(lists: &[ArrayRef], outputs: &[FieldRef], rows: usize) -> Result<(), Underivable> {
-    let failed = |row: usize, reason: String| UnderivableRow { row, reason, ..UnderivableRow::default() };
-    let mut failures: Vec<UnderivableRow> = Vec::new();
-    let mut lengths: Option<Vec<i32>> = None;
-    for (list, output) in lists.iter().zip(outputs) {
-        let Some(list) = list.as_list_opt::<i32>().filter(|_| list.data_type() == output.data_type()) else {
-            return Err(Underivable::Batch(format!("the function returned {} as {}", output.name(), type_name(list.data_type()))));
-        };
-        if list.len() != rows {
-            return Err(Underivable::Batch(format!("the function returned {} rows of {} for {rows} rows", list.len(), output.name())));
-        }
-        if list.null_count() > 0 || list.values().null_count() > 0 {
-            let is_bad = |row: &usize| list.is_null(*row) || list.value(*row).null_count() > 0;
-            failures.extend((0..rows).filter(is_bad).map(|row| failed(row, format!("the function returned a null in {}", output.name()))));
-        }
-        let found: Vec<i32> = list.offsets().windows(2).map(|ends| ends.last().zip(ends.first()).map_or(0, |(end, start)| end - start)).collect();
-        match &lengths {
-            None => lengths = Some(found),
-            Some(first) => {
-                let differing = first.iter().zip(&found).enumerate().filter(|(_, (first, other))| first != other);
-                failures.extend(differing.map(|(row, _)| failed(row, "the function returned lists of different lengths".to_owned())));
-            }
-        }
-    }
-    failures.sort_by_key(|failure| failure.row);
-    failures.dedup_by_key(|failure| failure.row);
-    if failures.is_empty() { Ok(()) } else { Err(Underivable::Rows(failures)) }
 }

@@ -8,7 +8,7 @@ use shardmill_engine::{Cancel, run_in_order};
 use shardmill_formats::mds::{Compression, Error as MdsError, INDEX_NAME, Index, RebuiltShard, ShardEntry, rebuild_shard};
 use shardmill_formats::table::TableError;
 use shardmill_plan::data_files;
-use shardmill_storage::{Error as StorageError, Replace, Unpublished, store_of};
+use shardmill_storage::{Replace, store_of};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
@@ -89,8 +89,5 @@ fn publish(path: &str, content: &[u8]) -> Result<()> {
     if store.open(path).is_ok_and(|object| whole(object.as_ref()).is_ok_and(|old| old == content)) {
         return Ok(());
     }
-    let mut staged = store.stage(path, &Unpublished::default())?;
-    staged.write_all(content).map_err(|source| StorageError::Stage { path: path.to_owned(), source })?;
-    staged.publish(Replace::Atomically)?;
-    Ok(())
+    Ok(store.publish(path, content, Replace::Atomically)?)
 }

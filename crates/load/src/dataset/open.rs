@@ -82,7 +82,8 @@ impl DatasetOptions {
 
 impl Dataset {
     /// # Errors
-    /// For a path that does not exist, files of several or unknown formats, a file that cannot be opened, and conflicting schemas.
+    /// For a path that does not exist, files of several or unknown formats, a file that cannot be
+    /// opened, conflicting schemas, and a filter that does not fit the schema.
     pub fn open(options: &DatasetOptions, cancel: &Cancel) -> Result<Self> {
         let mut shards = MdsShards::default();
         let Found { format, files, left_out, samples } = find_files(&options.paths, options.format, &mut shards)?;
@@ -137,7 +138,13 @@ impl Dataset {
         let top_level = schema.fields().len();
         let files = files.collect();
         let image_columns = BTreeSet::new();
-        Ok(Self { format: Some(format), files, schema, top_level, image_columns, left_out, skipped, bytes_read: vec![bytes_read] }.with_nested())
+        let bytes_read = vec![bytes_read];
+        let dataset = Self { format: Some(format), files, schema, top_level, image_columns, left_out, skipped, bytes_read }.with_nested();
+        // Without files there are no columns for the filter.
+        if let Some(filter) = options.filter.as_ref().filter(|_| !dataset.files.is_empty()) {
+            dataset.check_filter(filter)?;
+        }
+        Ok(dataset)
     }
 }
 

@@ -183,11 +183,15 @@ impl AheadPacks {
 }
 
 impl AheadEpoch {
-    /// The `packs` places from `start` on.
-    #[must_use]
-    pub fn new(packs: Arc<AheadPacks>, start: u64, num_packs: u64) -> Self {
+    /// The packs of an epoch, if each epoch has `num_packs` of them.
+    ///
+    /// # Errors
+    /// For an epoch whose places are no numbers.
+    pub fn new(packs: &Arc<AheadPacks>, epoch: u64, num_packs: u64) -> Result<Self> {
+        let is_reached = |start: &u64| start.checked_add(num_packs).is_some_and(|end| end < 1 << 63);
+        let start = epoch.checked_mul(num_packs).filter(is_reached).ok_or(Error::FarEpoch { epoch, packs: num_packs })?;
         let lanes = Lanes::part(start, num_packs, packs.row_lanes.num_lanes());
-        Self { packs, start, lanes }
+        Ok(Self { packs: Arc::clone(packs), start, lanes })
     }
 
     /// Lanes of the packs of the epoch.

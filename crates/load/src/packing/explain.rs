@@ -1,11 +1,11 @@
 //! Explains from the plan, without reading rows, which tokens a batch of packs contains, and how full packs are.
 
-use super::{AheadEpoch, DrawnPacks, Lengths};
-use crate::explain::{BatchExplanation, FileRows, LaneRows, RankCost, cost_of_scheduled_blocks};
+use super::{AheadEpoch, DrawnPacks, Lengths, PackSource};
+use crate::explain::{BatchExplanation, FileRows, LaneRows, RankCost, cost_of_scheduled_blocks, ratio};
 use crate::{Dataset, Result, RowSet};
 use shardmill_engine::Cancel;
 use shardmill_plan::order::{RowOrder, Steps};
-use shardmill_plan::packing::{PackPlan, Piece};
+use shardmill_plan::packing::{PackPlan, Piece, Totals};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -38,6 +38,32 @@ pub struct PackedEpoch<'a> {
     pub plan: &'a PackPlan,
     pub lengths: &'a Lengths,
     pub steps: &'a Steps,
+}
+
+/// How full the packs of an epoch are.
+#[derive(Debug, Clone, Copy)]
+pub struct PackFill {
+    pub packs: u64,
+    /// How many tokens the packs of endless lanes lack is only known of full ones.
+    pub totals: Option<Totals>,
+    /// Tokens in packs, relative to those that fit.
+    pub rate: Option<f64>,
+}
+
+impl PackFill {
+    #[must_use]
+    pub fn of(source: &PackSource) -> Self {
+        let packs = source.lanes().num_rows();
+        let room = |length: u32| packs.saturating_mul(u64::from(length));
+        let (totals, room) = match source {
+            PackSource::Epoch { plan, .. } => (Some(plan.totals()), room(plan.length())),
+            PackSource::Ahead(epoch) => {
+                let room = room(epoch.packs.length());
+                (epoch.packs.is_full().then(|| Totals { tokens: room, ..Totals::default() }), room)
+            }
+        };
+        Self { packs, totals, rate: totals.map(|totals| ratio(totals.tokens, room)) }
+    }
 }
 
 impl PackedEpoch<'_> {

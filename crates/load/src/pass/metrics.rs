@@ -72,8 +72,8 @@ struct Tokens {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activity {
     pub stage: &'static str,
-    /// The block that is being decoded, by its index in the schedule.
-    pub scheduled: Option<usize>,
+    /// The block that is being decoded: path and number.
+    pub block: Option<(String, usize)>,
     pub duration: Duration,
 }
 
@@ -84,7 +84,7 @@ struct Running {
 }
 
 /// Stage, scheduled block, time.
-type Start = (&'static str, Option<usize>, Instant);
+pub(super) type Start = (&'static str, Option<usize>, Instant);
 
 /// Ends when it is dropped, including by a panic.
 struct Begun<'a>(&'a Running, u64);
@@ -176,11 +176,9 @@ impl Metrics {
     }
 
     /// Current activities, the longest first.
-    pub(super) fn activities(&self) -> Vec<Activity> {
-        let now = Instant::now();
-        let activity = |(stage, scheduled, begun): &Start| Activity { stage, scheduled: *scheduled, duration: now - *begun };
+    pub(super) fn activities(&self) -> Vec<Start> {
         // Numbers increase with time.
-        self.running.lock().values().map(activity).collect()
+        self.running.lock().values().copied().collect()
     }
 
     /// Without what [`Blocks`](super::blocks::Blocks) knows.

@@ -23,8 +23,8 @@ mod tests;
 
 pub use audit::{Audit, AuditIds, expected as expected_audit};
 pub use bad_rows::{BadRow, BadRowPolicy, OnBadRows};
-use metrics::Metrics;
 pub use metrics::{Activity, MetricsReport, Stage, Stages};
+use metrics::{Metrics, Start};
 pub use superbatches::BatchRows;
 
 use crate::images::HostMemory;
@@ -44,7 +44,7 @@ use shardmill_plan::packing::PackPlan;
 use std::collections::{HashMap, VecDeque};
 use std::iter::{once, repeat};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use superbatches::{Planner, SuperbatchPlan, row_bytes};
 
 /// Size of superbatches assembled from ranges: large compared to the cost of a superbatch, small compared to the memory of a machine.
@@ -96,6 +96,7 @@ pub struct Pass<T> {
     failure: Option<Error>,
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
+    places: Places,
     packs: Option<Packs>,
     cancel: Cancel,
 }
@@ -149,6 +150,7 @@ impl<T: Send + 'static> Pass<T> {
         }
         let blocks = Arc::new(Blocks::new(options.prefetch_bytes));
         let metrics = Arc::new(Metrics::default());
+        let places = Places { dataset: Arc::clone(dataset), rows: Arc::clone(rows), order: Arc::clone(&options.order) };
         let work = Work {
             dataset: Arc::clone(dataset),
             rows: Arc::clone(rows),
@@ -196,7 +198,7 @@ impl<T: Send + 'static> Pass<T> {
             Job::Failed(error) => Made { superbatches: Vec::new(), failure: Some(error) },
         };
         let stream = stream_in_order(dataset.reading_threads(options.threads), cancel, source, make)?;
-        Ok(Self { stream, ready: VecDeque::new(), failure: None, blocks, metrics, packs, cancel: cancel.clone() })
+        Ok(Self { stream, ready: VecDeque::new(), failure: None, blocks, metrics, places, packs, cancel: cancel.clone() })
     }
 
     /// The next superbatch; waits at most `patience`.
@@ -242,7 +244,8 @@ impl<T: Send + 'static> Pass<T> {
     /// Reads the progress while another thread polls.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        Progress { blocks: Arc::clone(&self.blocks), metrics: Arc::clone(&self.metrics), process: std::process::id() }
+        let (blocks, metrics, places) = (Arc::clone(&self.blocks), Arc::clone(&self.metrics), self.places.clone());
+        Progress { blocks, metrics, places, process: std::process::id() }
     }
 }
 
@@ -251,6 +254,7 @@ impl<T: Send + 'static> Pass<T> {
 pub struct Progress {
     blocks: Arc<Blocks>,
     metrics: Arc<Metrics>,
+    places: Places,
     process: u32,
 }
 
@@ -266,7 +270,29 @@ impl Progress {
     /// Current activities of the threads, the longest first.
     #[must_use]
     pub fn activities(&self) -> Vec<Activity> {
-        self.metrics.activities()
+        let now = Instant::now();
+        let of_start = |(stage, scheduled, begun): Start| Activity {
+            stage,
+            block: scheduled.and_then(|scheduled| self.places.of(scheduled)),
+            duration: now - begun,
+        };
+        self.metrics.activities().into_iter().map(of_start).collect()
+    }
+}
+
+/// Where the blocks of a pass are stored.
+#[derive(Debug, Clone)]
+struct Places {
+    dataset: Arc<Dataset>,
+    rows: Arc<RowSet>,
+    order: Arc<RowOrder>,
+}
+
+impl Places {
+    /// Path and number of a scheduled block.
+    fn of(&self, scheduled: usize) -> Option<(String, usize)> {
+        let place = self.rows.blocks().get(self.order.block(scheduled)?)?.place;
+        Some((self.dataset.files().get(place.file)?.path.clone(), place.block))
     }
 }
 

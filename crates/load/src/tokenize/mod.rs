@@ -5,6 +5,7 @@
 mod chat;
 mod counts;
 mod fault;
+mod function;
 mod input;
 mod json;
 mod lists;
@@ -14,6 +15,7 @@ mod totals;
 
 pub use self::chat::{AssistantSpans, Chat};
 pub use self::counts::{BlockKey, CountsDirectory, TokenCounts};
+pub use self::function::{FunctionTokens, ListFunction};
 pub use self::input::TokenInput;
 pub use self::totals::TokenTotals;
 pub(crate) use self::totals::{add as add_totals, totals_of};

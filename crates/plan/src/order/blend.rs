@@ -62,6 +62,16 @@ impl Blend {
         Self { rows, sources, shape: Shape::Stages { stages, is_linear } }
     }
 
+    /// As [`Self::staged`]. A single stage fixes the counts of every epoch: they are its weights,
+    /// if these add up to `rows`.
+    #[must_use]
+    pub fn of_stages(rows: u64, stages: &[(u64, Vec<u64>)], is_linear: bool) -> Self {
+        match stages {
+            [(_, weights)] => Self::weighted(rows, weights),
+            stages => Self::staged(rows, stages, is_linear),
+        }
+    }
+
     /// Number of rows of one epoch.
     #[must_use]
     pub fn rows(&self) -> u64 {

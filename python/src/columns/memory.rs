@@ -15,7 +15,7 @@ const ALIGNMENT: usize = 16;
 
 /// Calls `allocate` with a number of bytes. It returns a tensor of as many bytes, to which nothing else has access.
 #[pyclass(name = "TensorMemory", module = "shardmill._native.load", frozen)]
-pub(crate) struct PyTensorMemory(pub(super) Arc<TensorMemory>);
+pub(crate) struct PyTensorMemory(pub(crate) Arc<TensorMemory>);
 
 #[derive(Debug)]
 pub(crate) struct TensorMemory {
