@@ -3,6 +3,7 @@
 use crate::delivery::deliver;
 use crate::error::PyShardmillError;
 use crate::interrupt::answered;
+use crate::plain::Plain;
 use pyo3::prelude::*;
 use serde::Serialize;
 use shardmill_check::files;
@@ -27,27 +28,27 @@ fn data_formats(py: Python<'_>, paths: Vec<String>) -> PyResult<Vec<String>> {
     Ok(formats.into_iter().map(|format| format.name().to_owned()).collect())
 }
 
-/// Checks the files on threads; `on_file` receives the result of each as JSON, in order.
+/// Checks the files on threads; `on_file` receives the result of each, in order.
 #[pyfunction]
-fn verify_files(py: Python<'_>, files: Vec<String>, options: &str, workers: usize, on_file: &Bound<'_, PyAny>) -> PyResult<()> {
+fn verify_files(py: Python<'_>, files: Vec<String>, options: Plain<CheckOptions>, workers: usize, on_file: &Bound<'_, PyAny>) -> PyResult<()> {
     check_files(py, files, (options, workers), on_file, verify_file)
 }
 
-/// Inspects the files on threads; `on_file` receives the summary of each as JSON, in order.
+/// Inspects the files on threads; `on_file` receives the summary of each, in order.
 #[pyfunction]
-fn inspect_files(py: Python<'_>, files: Vec<String>, options: &str, workers: usize, on_file: &Bound<'_, PyAny>) -> PyResult<()> {
+fn inspect_files(py: Python<'_>, files: Vec<String>, options: Plain<CheckOptions>, workers: usize, on_file: &Bound<'_, PyAny>) -> PyResult<()> {
     check_files(py, files, (options, workers), on_file, inspect_file)
 }
 
 fn check_files<T: Serialize + Send + 'static>(
     py: Python<'_>,
     files: Vec<String>,
-    (options, workers): (&str, usize),
+    (Plain(options), workers): (Plain<CheckOptions>, usize),
     on_file: &Bound<'_, PyAny>,
     check: fn(&str, &CheckOptions, &Cancel) -> Result<T>,
 ) -> PyResult<()> {
-    let run = CheckOptions::parse(options).and_then(|options| shardmill_check::check_files(files, options, workers, &Cancel::default(), check));
-    deliver(py, run.map_err(PyShardmillError::from)?, |file| on_file.call1((file,)).map(drop), &())
+    let run = shardmill_check::check_files(files, options, workers, &Cancel::default(), check).map_err(PyShardmillError::from)?;
+    deliver(py, run, |file| on_file.call1((Plain(file),)).map(drop), &())
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {

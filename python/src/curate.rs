@@ -2,14 +2,18 @@
 
 use crate::calls::Calls;
 use crate::delivery::{Stop, deliver};
-use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::error::PyShardmillError;
 use crate::interrupt::{interruptible, listening};
+use crate::plain::Plain;
+use crate::plan::PySplit;
 use crate::user_stages::stage_of;
 use arrow_schema::{Schema, SchemaRef};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3_arrow::PySchema;
+use shardmill_curate::report::SplitReport;
 use shardmill_curate::schema::SchemaChoice;
-use shardmill_curate::{Checkpointing, Choices, Error, Pipeline, Spec};
+use shardmill_curate::{CheckpointOptions, Checkpointing, Choices, Pipeline, Spec};
 use shardmill_engine::Cancel;
 use shardmill_formats::table::column_type_name;
 use shardmill_plan::Split;
@@ -29,11 +33,11 @@ impl PyPipeline {
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[pyo3(signature = (spec, user_stages, *, source=(None, None), sink=(None, None), checkpoint=None, schema=None, results=None))]
     fn new(
-        spec: &str,
+        spec: Plain<Spec>,
         user_stages: Vec<Bound<'_, PyAny>>,
         source: (Option<PySchema>, Option<PySchema>),
         sink: (Option<PySchema>, Option<PySchema>),
-        checkpoint: Option<&str>,
+        checkpoint: Option<Plain<CheckpointOptions>>,
         schema: Option<&str>,
         results: Option<Vec<String>>,
     ) -> PyResult<Self> {
@@ -44,10 +48,8 @@ impl PyPipeline {
             overrides: overrides.map(PySchema::into_inner),
         };
         let choices = Choices { source: choice(source), sink: choice(sink) };
-        let spec = Spec::parse(spec).map_err(PyShardmillError::from)?;
-        let mut pipeline = Pipeline::new(spec, &stages, choices).map_err(PyShardmillError::from)?;
-        if let Some(text) = checkpoint {
-            let options = serde_json::from_str(text).map_err(Error::from).map_err(PyShardmillError::from)?;
+        let mut pipeline = Pipeline::new(spec.0, &stages, choices).map_err(PyShardmillError::from)?;
+        if let Some(Plain(options)) = checkpoint {
             pipeline = pipeline.with_checkpoint(Checkpointing::open(options).map_err(PyShardmillError::from)?);
         }
         if let Some(text) = schema {
@@ -58,12 +60,11 @@ impl PyPipeline {
         Ok(Self { pipeline: Arc::new(pipeline), calls })
     }
 
-    /// The splits, each as JSON, and the files below the paths that are skipped because of their format.
-    fn splits(&self, py: Python<'_>, threads: usize) -> PyResult<(Vec<String>, Vec<String>)> {
+    /// The splits, and the files below the paths that are skipped because of their format.
+    fn splits(&self, py: Python<'_>, threads: usize) -> PyResult<(Vec<PySplit>, Vec<String>)> {
         let pipeline = Arc::clone(&self.pipeline);
         let (splits, left_out) = interruptible(py, move |cancel| pipeline.splits(threads, cancel).map_err(PyShardmillError::from))?;
-        let splits = splits.iter().map(serde_json::to_string).collect::<Result<_, _>>();
-        Ok((splits.map_err(Error::from).map_err(PyShardmillError::from)?, left_out))
+        Ok((splits.into_iter().map(PySplit).collect(), left_out))
     }
 
     /// The schema on which the files of a job have agreed, for other machines; `None` before it is planned.
@@ -89,33 +90,35 @@ impl PyPipeline {
 
     /// Checks that the names in the options exist in the input of the splits.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn check_names(&self, py: Python<'_>, splits: Vec<String>) -> PyResult<()> {
-        let splits = parsed(&splits)?;
+    fn check_names(&self, py: Python<'_>, splits: Vec<PyRef<'_, PySplit>>) -> PyResult<()> {
+        let splits = cloned(&splits);
         let pipeline = Arc::clone(&self.pipeline);
         interruptible(py, move |cancel| pipeline.check_names(&splits, cancel).map_err(PyShardmillError::from))
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     #[pyo3(signature = (splits, *, is_resumed))]
-    fn prepare(&self, py: Python<'_>, splits: Vec<String>, is_resumed: bool) -> PyResult<()> {
-        let splits = parsed(&splits)?;
+    fn prepare(&self, py: Python<'_>, splits: Vec<PyRef<'_, PySplit>>, is_resumed: bool) -> PyResult<()> {
+        let splits = cloned(&splits);
         Ok(listening(py, || self.pipeline.prepare(&splits, is_resumed))?.map_err(PyShardmillError::from)?)
     }
 
-    /// Runs the splits on threads; `on_report` receives each split's report as JSON, in order.
+    /// Runs the splits on threads; `on_report` receives each split's report, in order.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
-    fn run(&self, py: Python<'_>, splits: Vec<String>, workers: usize, on_report: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.drive(py, parsed(&splits)?, workers, |report| on_report.call1((report,)).map(drop))
+    fn run(&self, py: Python<'_>, splits: Vec<PyRef<'_, PySplit>>, workers: usize, on_report: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.drive(py, cloned(&splits), workers, |report| on_report.call1((Plain(report),)).map(drop))
     }
 
-    /// Runs one split and returns its report as JSON. The calling thread waits, so that Ctrl-C and a cancelled Ray task stop it.
-    fn run_split(&self, py: Python<'_>, split: String) -> PyResult<String> {
-        let mut only = String::new();
-        self.drive(py, parsed(&[split])?, 1, |report| {
-            only = report;
+    /// Runs one split and returns its report. The calling thread waits, so that Ctrl-C and a
+    /// cancelled Ray task stop it.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
+    fn run_split(&self, py: Python<'_>, split: PyRef<'_, PySplit>) -> PyResult<Plain<SplitReport>> {
+        let mut only = None;
+        self.drive(py, vec![split.0.clone()], 1, |report| {
+            only = Some(Plain(report));
             Ok(())
         })?;
-        Ok(only)
+        only.ok_or_else(|| PyRuntimeError::new_err("the split has no report"))
     }
 }
 
@@ -124,7 +127,7 @@ impl PyPipeline {
         &self.pipeline
     }
 
-    fn drive(&self, py: Python<'_>, splits: Vec<Split>, workers: usize, on_report: impl FnMut(String) -> PyResult<()>) -> PyResult<()> {
+    fn drive(&self, py: Python<'_>, splits: Vec<Split>, workers: usize, on_report: impl FnMut(SplitReport) -> PyResult<()>) -> PyResult<()> {
         let cancel = Cancel::default();
         let run = self.pipeline.run(splits, workers, &cancel).map_err(PyShardmillError::from)?;
         deliver(py, run, on_report, &StopPipeline { py, pipeline: &self.pipeline, calls: self.calls, cancel })
@@ -158,8 +161,8 @@ fn described(schema: &Schema) -> Vec<(String, String)> {
     schema.fields().iter().map(|field| (field.name().clone(), column_type_name(field))).collect()
 }
 
-fn parsed(splits: &[String]) -> PyShardmillResult<Vec<Split>> {
-    Ok(splits.iter().map(|split| serde_json::from_str(split)).collect::<Result<_, _>>().map_err(Error::from)?)
+fn cloned(splits: &[PyRef<'_, PySplit>]) -> Vec<Split> {
+    splits.iter().map(|split| split.0.clone()).collect()
 }
 
 pub(crate) fn init(parent: &Bound<'_, PyModule>) -> PyResult<()> {

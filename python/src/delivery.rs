@@ -3,8 +3,7 @@
 use crate::error::PyShardmillError;
 use crate::interrupt::SIGNAL_POLL;
 use pyo3::prelude::*;
-use serde::Serialize;
-use shardmill_curate::{Error, Result};
+use shardmill_curate::Result;
 use shardmill_engine::{Poll, Run, STOP_PATIENCE};
 
 /// How to stop a run after a signal or an exception.
@@ -19,13 +18,8 @@ pub(crate) trait Stop {
 /// For work without clean-up.
 impl Stop for () {}
 
-/// Calls `on_result` with each result as JSON. A signal or an exception stops the run.
-pub(crate) fn deliver<T: Serialize + Send>(
-    py: Python<'_>,
-    mut run: Run<Result<T>>,
-    on_result: impl FnMut(String) -> PyResult<()>,
-    stop: &impl Stop,
-) -> PyResult<()> {
+/// Calls `on_result` with each result. A signal or an exception stops the run.
+pub(crate) fn deliver<T: Send>(py: Python<'_>, mut run: Run<Result<T>>, on_result: impl FnMut(T) -> PyResult<()>, stop: &impl Stop) -> PyResult<()> {
     let outcome = deliver_all(py, &mut run, on_result);
     if outcome.is_err() {
         shardmill_storage::hurry();
@@ -39,13 +33,12 @@ pub(crate) fn deliver<T: Serialize + Send>(
     outcome
 }
 
-fn deliver_all<T: Serialize + Send>(py: Python<'_>, run: &mut Run<Result<T>>, mut on_result: impl FnMut(String) -> PyResult<()>) -> PyResult<()> {
+fn deliver_all<T: Send>(py: Python<'_>, run: &mut Run<Result<T>>, mut on_result: impl FnMut(T) -> PyResult<()>) -> PyResult<()> {
     loop {
         match py.detach(|| run.poll(SIGNAL_POLL)) {
             Poll::Finished => return Ok(()),
             Poll::Ready(result) => {
-                let value = result.map_err(PyShardmillError::from)?.map_err(PyShardmillError::from)?;
-                on_result(serde_json::to_string(&value).map_err(Error::from).map_err(PyShardmillError::from)?)?;
+                on_result(result.map_err(PyShardmillError::from)?.map_err(PyShardmillError::from)?)?;
             }
             Poll::Pending => {}
         }

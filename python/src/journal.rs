@@ -3,26 +3,18 @@
 use crate::curate::PyPipeline;
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::{answered, interruptible, listening};
-use crate::resume::known_types;
+use crate::plain::Plain;
+use crate::plan::{PyInputFile, PySplit};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use serde::Deserialize;
-use shardmill_curate::{Agreed, Error};
+use shardmill_curate::Agreed;
 use shardmill_plan::InputFile;
-use shardmill_plan::schema::{schema_of_text, schema_text};
-use shardmill_resume::Error as ResumeError;
-use shardmill_resume::journal::{self, Journal, JournalOptions, Problem, Repair, Snapshot, UnitRecord, probe};
+use shardmill_resume::Error;
+use shardmill_resume::journal::{self, CommitTarget, Journal, JournalOptions, Repair, Repaired, Snapshot, probe};
+use shardmill_resume::keys::IdSchema;
 use shardmill_storage::{AnyDisk, RealNames};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// As sent by Python.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Options {
-    journal: JournalOptions,
-    /// Whether to verify that the store supports conditional puts.
-    probes_store: bool,
-}
 
 /// The journal of a job; `None` after it was released.
 #[pyclass(name = "Journal", module = "shardmill._native.journal", frozen)]
@@ -30,10 +22,12 @@ struct PyJournal(Mutex<Option<Journal>>);
 
 #[pymethods]
 impl PyJournal {
-    /// Takes the lease and collects the commits of earlier runs.
+    /// Takes the lease and collects the commits of earlier runs. `probes_store` verifies that the
+    /// store supports conditional puts.
     #[new]
-    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
-        let Options { journal: options, probes_store } = serde_json::from_str(options).map_err(Error::from).map_err(PyShardmillError::from)?;
+    #[pyo3(signature = (options, *, probes_store))]
+    fn new(py: Python<'_>, options: Plain<JournalOptions>, probes_store: bool) -> PyResult<Self> {
+        let options = options.0;
         let open = || {
             if probes_store {
                 probe(&options.path, Arc::new(AnyDisk::default()))?;
@@ -67,9 +61,9 @@ impl PyJournal {
         self.with(|journal| Ok(journal.is_resumed()))
     }
 
-    /// The files that no earlier run has planned, each as JSON, and those that are skipped because of their format. Files that have changed since are
-    /// rejected, or are among the new ones.
-    fn new_files(&self, py: Python<'_>, pipeline: &PyPipeline) -> PyResult<(Vec<String>, Vec<String>)> {
+    /// The files that no earlier run has planned, and those that are skipped because of their
+    /// format. Files that have changed since are rejected, or are among the new ones.
+    fn new_files(&self, py: Python<'_>, pipeline: &PyPipeline) -> PyResult<(Vec<PyInputFile>, Vec<String>)> {
         answered(py, || {
             let (mut files, left_out) = pipeline.pipeline().files()?;
             let mut names = RealNames::default();
@@ -77,41 +71,32 @@ impl PyJournal {
                 file.path = names.of(&file.path);
             }
             let new = self.with(|journal| journal.discover(&files))?;
-            Ok((new.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?, left_out))
+            Ok((new.into_iter().map(PyInputFile).collect(), left_out))
         })
     }
 
-    /// Plans new files; returns the remaining splits, each as JSON. `id_types` are those of earlier runs, with a name for their origin in messages.
+    /// Plans new files; returns the remaining splits. `id_types` are those of earlier runs, with a
+    /// name for their origin in messages.
     #[expect(clippy::needless_pass_by_value, reason = "arguments from Python arrive by value")]
     fn plan(
         &self,
         py: Python<'_>,
         pipeline: &PyPipeline,
-        new_files: Vec<String>,
-        id_types: Option<(String, String)>,
+        new_files: Vec<PyRef<'_, PyInputFile>>,
+        id_types: Option<(Plain<IdSchema>, String)>,
         threads: usize,
-    ) -> PyResult<Vec<String>> {
-        let files = new_files.iter().map(|file| serde_json::from_str(file)).collect::<Result<Vec<_>, _>>().map_err(Error::from);
-        let files = files.map_err(PyShardmillError::from)?;
+    ) -> PyResult<Vec<PySplit>> {
+        let files: Vec<InputFile> = new_files.iter().map(|file| file.0.clone()).collect();
         let planner = Arc::clone(pipeline.pipeline());
-        let (schema, pending) = self.with(|journal| {
-            // Until something is committed, new files may change the types of the job.
-            let holds = files.is_empty() || journal.committed() > 0 || journal.published() > 0;
-            let mut pending: Vec<InputFile> = if holds { Vec::new() } else { journal.pending().into_iter().flat_map(|split| split.files).collect() };
-            // Parts of a file are planned one after another.
-            pending.dedup_by(|part, before| part.path == before.path);
-            Ok((journal.schema().filter(|_| holds).map(str::to_owned), pending))
-        })?;
-        let schema = schema.map(|text| schema_of_text(&text).map(Arc::new)).transpose();
-        let schema = schema.map_err(|other| PyShardmillError::from(ResumeError::Arrow { source: other }))?;
-        let agreed = Agreed { schema, id_types: id_types.map(known_types).transpose()?, pending };
+        let (schema, pending) = self.with(|journal| journal.agreed_types(!files.is_empty()))?;
+        let agreed = Agreed { schema, id_types: id_types.map(|(Plain(types), place)| (types, place)), pending };
         let splits = interruptible(py, move |cancel| planner.plan(files, &agreed, threads, cancel).map_err(PyShardmillError::from))?;
         answered(py, || {
             let pending = self.with(|journal| {
-                journal.extend(&splits, pipeline.pipeline().schema().map(|schema| schema_text(schema)))?;
+                journal.extend(&splits, pipeline.pipeline().schema().map(AsRef::as_ref))?;
                 Ok(journal.pending())
             })?;
-            Ok(pending.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(Error::from)?)
+            Ok(pending.into_iter().map(PySplit).collect())
         })
     }
 
@@ -120,9 +105,11 @@ impl PyJournal {
         self.with(|journal| Ok(journal.done_ids(segment)))
     }
 
-    /// The id types that the job has agreed on, as JSON; `None` before the first file was read.
-    fn id_types(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        answered(py, || self.with(|journal| journal.agreed("id_types")))
+    /// The id types that the job has agreed on; `None` before the first file was read.
+    fn id_types(&self, py: Python<'_>) -> PyResult<Option<Plain<IdSchema>>> {
+        let text = answered(py, || self.with(|journal| journal.agreed("id_types")))?;
+        let types = text.map(|text| serde_json::from_str(&text).map(Plain)).transpose();
+        types.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// The columns of the results of functions that the job has agreed on.
@@ -130,10 +117,9 @@ impl PyJournal {
         answered(py, || self.with(|journal| journal.results()))
     }
 
-    /// What workers need to commit, as JSON.
-    fn target(&self) -> PyShardmillResult<String> {
-        let target = self.with(|journal| Ok(journal.commit_target()))?;
-        Ok(serde_json::to_string(&target).map_err(Error::from)?)
+    /// What workers need to commit.
+    fn target(&self) -> PyShardmillResult<Plain<CommitTarget>> {
+        self.with(|journal| Ok(Plain(journal.commit_target())))
     }
 
     /// Ends the job; with `deletes`, removes the checkpoint. Returns a warning if that failed.
@@ -155,43 +141,23 @@ impl PyJournal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Journal) -> Result<T, ResumeError>) -> PyShardmillResult<T> {
+    fn with<T>(&self, act: impl FnOnce(&mut Journal) -> Result<T, Error>) -> PyShardmillResult<T> {
         let mut journal = self.lock();
-        let released = || ResumeError::Fenced { path: "a released journal".to_owned() };
+        let released = || Error::Fenced { path: "a released journal".to_owned() };
         Ok(act(journal.as_mut().ok_or_else(released)?)?)
     }
 }
 
-/// The content of a checkpoint as JSON.
+/// The content of a checkpoint in numbers.
 #[pyfunction]
 #[pyo3(signature = (path, *, verifies))]
-fn snapshot(py: Python<'_>, path: &str, verifies: bool) -> PyResult<String> {
-    answered(py, || {
+fn snapshot<'py>(py: Python<'py>, path: &str, verifies: bool) -> PyResult<Bound<'py, PyAny>> {
+    let (snapshot, problems) = answered(py, || {
         let snapshot = Snapshot::read(path, Arc::new(AnyDisk::default()))?;
         let problems = if verifies { snapshot.verify()? } else { Vec::new() };
-        let sum = |count: fn(&UnitRecord) -> u64| snapshot.records.values().map(count).sum::<u64>();
-        let all = serde_json::json!({
-            "path": path,
-            "job": snapshot.job,
-            "output": snapshot.places.output,
-            "fingerprint": snapshot.fingerprint,
-            "holder": snapshot.holder.as_ref().map(ToString::to_string),
-            "splits": snapshot.planned(),
-            "committed_splits": snapshot.records.len() - snapshot.open_units(),
-            "open_splits": snapshot.open_units(),
-            "segments": snapshot.segments.len(),
-            "rows_in": sum(|record| record.rows_in),
-            "rows_done_before": sum(|record| record.rows_done),
-            "rows_out": sum(|record| record.rows_out),
-            "quarantined": sum(|record| record.quarantined),
-            "ids": sum(|record| record.ids.as_ref().map_or(0, |ids| ids.rows)),
-            "output_files": sum(|record| record.outputs.len() as u64),
-            "output_bytes": sum(|record| record.outputs.iter().map(|output| output.bytes).sum()),
-            "warnings": snapshot.warnings,
-            "problems": problems.iter().map(told).collect::<Vec<_>>(),
-        });
-        Ok(all.to_string())
-    })
+        Ok((snapshot, problems))
+    })?;
+    Plain(snapshot.summary(problems)).into_pyobject(py)
 }
 
 /// Rejects files whose content does not match their recorded hash.
@@ -210,26 +176,14 @@ fn compact(py: Python<'_>, path: &str) -> PyResult<()> {
     })
 }
 
-/// Reopens splits with missing or damaged results. Returns the problems found, as JSON.
+/// Reopens splits with missing or damaged results. Returns the problems found, and these splits.
 #[pyfunction]
 #[pyo3(signature = (path, *, output, names))]
-fn repair(py: Python<'_>, path: &str, output: Option<String>, names: BTreeSet<String>) -> PyResult<String> {
+fn repair(py: Python<'_>, path: &str, output: Option<String>, names: BTreeSet<String>) -> PyResult<Plain<Repaired>> {
     answered(py, || {
-        let is_there = |planned: &InputFile| {
-            InputFile::of(planned.path.clone()).is_ok_and(|file| (file.size, file.modified_ns) == (planned.size, planned.modified_ns))
-        };
-        let done = journal::repair(&Repair { path, output, names, is_there: &is_there }, Arc::new(AnyDisk::default()))?;
-        Ok(serde_json::json!({
-            "problems": done.problems.iter().map(told).collect::<Vec<_>>(),
-            "reopened": done.reopened,
-            "without_input": done.without_input,
-        })
-        .to_string())
+        let request = Repair { path, output, names, is_there: &InputFile::is_current };
+        Ok(Plain(journal::repair(&request, Arc::new(AnyDisk::default()))?))
     })
-}
-
-fn told(problem: &Problem) -> serde_json::Value {
-    serde_json::json!({"path": problem.path, "unit": problem.unit, "problem": problem.problem})
 }
 
 /// Sets the current inputs and output of a job.

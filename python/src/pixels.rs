@@ -1,6 +1,7 @@
 //! `shardmill._native.pixels`
 
 use crate::error::{PyShardmillError, PyShardmillResult};
+use crate::plain::Plain;
 use numpy::{PyArray3, PyArrayMethods, PyReadonlyArray3, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -11,7 +12,7 @@ use shardmill_pixels::decode::{Damaged, DecodeOptions, Decoder, Mode, Part};
 use shardmill_pixels::{AUGMENT_VERSION, Channels, Dtype, Filter, Fit, Layout, Normalize, Raster, Resizer, Sides, Spec};
 use std::sync::Arc;
 
-/// The options of `shardmill.Images`, as JSON.
+/// The options of `shardmill.Images`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -47,9 +48,8 @@ pub(crate) struct PyImages(pub(crate) Arc<Images>);
 #[pymethods]
 impl PyImages {
     #[new]
-    fn new(settings: &str) -> PyResult<Self> {
-        let settings: Settings = serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        Ok(Self(Arc::new(Images::new(settings.options()?))))
+    fn new(settings: Plain<Settings>) -> PyResult<Self> {
+        Ok(Self(Arc::new(Images::new(settings.0.options()?))))
     }
 
     /// Names of the columns.

@@ -3,6 +3,7 @@
 use crate::arrow_data::{ArrowArray, ArrowArrays};
 use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::{answered, interruptible};
+use crate::plain::Plain;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,7 +13,7 @@ use shardmill_load::Format;
 use shardmill_plan::InputFile;
 use shardmill_resume::index::{BuildProgress, INDEX_VERSION, IdIndex, IndexBuilder, IndexOptions, IndexSource, contains_on};
 use shardmill_resume::keys::IdSchema;
-use shardmill_resume::{DoneIds, Error, FooterCheck, KnownTypes};
+use shardmill_resume::{DoneIds, Error, FooterCheck};
 use shardmill_storage::RealNames;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -220,18 +221,13 @@ fn versions_of(py: Python<'_>, paths: Vec<String>, format: Option<&str>) -> PyRe
     })
 }
 
-/// The id types of files by their footers, as JSON; files without an id pass.
+/// The id types of files by their footers; files without an id pass.
 #[pyfunction]
-fn id_types(py: Python<'_>, paths: Vec<String>, columns: Vec<String>, threads: usize) -> PyResult<Option<String>> {
+fn id_types(py: Python<'_>, paths: Vec<String>, columns: Vec<String>, threads: usize) -> PyResult<Option<Plain<IdSchema>>> {
     let check = FooterCheck { columns: columns.clone(), allows_nulls: true };
     let source = IndexSource { paths, format: None, columns };
-    let types = interruptible(py, move |cancel| check.of_files(&source, threads, cancel).map_err(PyShardmillError::from))?;
-    types.map(|(types, _place)| serde_json::to_string(&types).map_err(|error| PyValueError::new_err(error.to_string()))).transpose()
-}
-
-/// The result of [`id_types`], with a name for the origin of these types in messages.
-pub(crate) fn known_types((types, place): (String, String)) -> PyResult<KnownTypes> {
-    Ok((serde_json::from_str(&types).map_err(|error| PyValueError::new_err(error.to_string()))?, place))
+    let found = interruptible(py, move |cancel| check.of_files(&source, threads, cancel).map_err(PyShardmillError::from))?;
+    Ok(found.map(|(types, _place)| Plain(types)))
 }
 
 /// Describes the ids of a column of `schema`: equal for types whose values can be the same ids.

@@ -329,7 +329,7 @@ def test_every_class_of_error_travels():
         error = kind("what, where\nhint: what to do")
         error.__cause__ = ValueError("why")
         with pytest.raises(kind) as caught:
-            Outcome(failure=_packed(error)).report()
+            Outcome(failure=_packed(error)).result()
         assert type(caught.value) is kind
         assert str(caught.value) == str(error)
         assert repr(caught.value.__cause__) == "ValueError('why')"

@@ -1,7 +1,6 @@
 //! What the user chooses.
 
 use serde::Deserialize;
-use shardmill_curate::Result;
 use shardmill_curate::source::keys::SampleKeys;
 
 /// The rules that a tar must follow.
@@ -32,12 +31,4 @@ pub struct CheckOptions {
     pub is_renumbered: bool,
     /// For `verify`: maximal number of problems listed per file; all are counted.
     pub max_problems: usize,
-}
-
-impl CheckOptions {
-    /// # Errors
-    /// [`shardmill_curate::Error::Spec`] for text that does not describe these options.
-    pub fn parse(text: &str) -> Result<Self> {
-        Ok(serde_json::from_str(text)?)
-    }
 }

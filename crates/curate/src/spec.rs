@@ -98,12 +98,6 @@ pub struct Spec {
 
 impl Spec {
     /// # Errors
-    /// [`crate::Error::Spec`] for text that does not describe a pipeline.
-    pub fn parse(text: &str) -> Result<Self> {
-        Ok(serde_json::from_str(text)?)
-    }
-
-    /// # Errors
     /// For any invalid option, before a path is accessed.
     pub fn check(&self) -> Result<()> {
         match &self.source {

@@ -34,6 +34,12 @@ impl InputFile {
         let identity = store_of(&path)?.open(&path)?.identity();
         Ok(Self { path, size: identity.size, modified_ns: i64::try_from(identity.modified_ns).unwrap_or(i64::MAX), part: None })
     }
+
+    /// Whether the file still exists in this version.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        Self::of(self.path.clone()).is_ok_and(|now| (now.size, now.modified_ns) == (self.size, self.modified_ns))
+    }
 }
 
 /// The files at or below a path, sorted. Hidden files, `_SUCCESS` markers and `.crc` side files are skipped.

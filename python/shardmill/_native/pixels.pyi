@@ -1,4 +1,4 @@
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ AUGMENT_VERSION: int
 
 @final
 class Images:
-    def __new__(cls, settings: str) -> Images: ...
+    def __new__(cls, settings: dict[str, Any]) -> Images: ...
     @property
     def outputs(self) -> list[str]: ...
     def geometry(

@@ -21,7 +21,7 @@ class Writer:
         cls,
         path: str,
         *,
-        options: str,
+        options: dict[str, Any],
         columns: list[str] | None,
         schema: Any | None,
         prefix: str | None,

@@ -130,7 +130,7 @@ def repair_command(path: str, outputs: tuple[str, ...], as_json: bool) -> int:
     output = real(directories[0]) if directories else None
     if output is not None and not is_remote(output) and not Path(output).is_dir():
         raise NotFoundError(f"`{output}` is not a directory of outputs")
-    found = json.loads(journal.repair(real(path), output=output, names=names))
+    found = journal.repair(real(path), output=output, names=names)
     if as_json:
         write_json(found)
     else:
@@ -200,7 +200,7 @@ def _snapshot(path: str, *, verifies: bool) -> dict[str, Any]:
     from shardmill._native import journal
     from shardmill.storage._paths import real
 
-    return json.loads(journal.snapshot(real(path), verifies=verifies))
+    return journal.snapshot(real(path), verifies=verifies)
 
 
 def _told(fingerprint: dict[str, Any]) -> dict[str, str]:

@@ -191,7 +191,7 @@ class Conversion:
             condition = col(name).is_null()
             if self._dataset.row_filter is not None:
                 condition = condition & self._dataset.row_filter
-            nulls = RowPlan(files, filter=condition.to_json(), threads=threads).num_rows
+            nulls = RowPlan(files, filter=condition.tree, threads=threads).num_rows
             if nulls:
                 raise FormatError(
                     f"column {field.name!r} has {counted(nulls, 'null')}, and MDS has none\n"

@@ -44,7 +44,7 @@ class NativeStage(_Judging):
         """Return the options of the native stage."""
         values = {option.name: getattr(self, option.name) for option in fields(self)}
         return {
-            self._kind: {name: _finite(value) if isinstance(value, Real) else value for name, value in values.items()}
+            self._kind: {name: _plain(value) if isinstance(value, Real) else value for name, value in values.items()}
         }
 
 
@@ -213,14 +213,17 @@ class Filter(NativeStage):
 
 def _number(option: str, value: Any) -> None:
     """Raise ``OptionError`` if ``value`` is not a number."""
-    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(_finite(value)):
+    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(_plain(value)):
         raise OptionError(f"{option} must be a number, not {value!r}")
 
 
-def _finite(value: Any) -> float:
-    """Return a number for JSON, which has no infinity; no score comes near the largest double."""
-    plain = value if isinstance(value, int | float) else float(value)
-    return min(max(plain, -1.7e308), 1.7e308)
+def _plain(value: Any) -> float:
+    """Return a number of Python's own types; an integer beyond all doubles is as good as infinite."""
+    try:
+        plain = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    return value if isinstance(value, int) else plain
 
 
 class ImageStage:

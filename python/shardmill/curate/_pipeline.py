@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -26,6 +25,7 @@ from shardmill.storage._configure import metrics as storage_metrics
 from shardmill.storage._paths import real
 
 if TYPE_CHECKING:
+    from shardmill._native.plan import Split
     from shardmill.curate._resumption import CommitPlan
     from shardmill.resume import Checkpoint
 
@@ -177,8 +177,7 @@ class Pipeline:
 
         with Progress(total=len(splits), is_shown=progress) as bar:
 
-            def on_report(text: str) -> None:
-                split = json.loads(text)
+            def on_report(split: dict[str, Any]) -> None:
                 report.splits.append(split)
                 bar.advance(split)
 
@@ -203,5 +202,5 @@ class _Work:
     """The remaining work, and the native pipeline for it."""
 
     pipeline: native.Pipeline
-    splits: list[str]
+    splits: list[Split]
     plan: CommitPlan | None

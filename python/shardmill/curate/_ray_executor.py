@@ -6,13 +6,12 @@ message and cause, and Ray retries a task only if its process was lost.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import chdir, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shardmill import errors
 from shardmill._sent_errors import packed_error, unpacked_error
@@ -23,6 +22,7 @@ from shardmill.storage._configure import metrics as storage_metrics
 from shardmill.storage._paths import absolute, is_remote
 
 if TYPE_CHECKING:
+    from shardmill._native.plan import Split
     from shardmill.curate._pipeline import Pipeline
     from shardmill.curate._resumption import CommitPlan
     from shardmill.integrations._landmark import Landmark
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 def run_on_ray(
     runner: SplitRunner,
     max_errors: int | None,
-    splits: list[str],
+    splits: list[Split],
     workers: int | None,
-    on_report: Callable[[str], None],
+    on_report: Callable[[dict[str, Any]], None],
 ) -> StorageMetrics:
     """Run all splits and pass their reports to ``on_report`` while others still run, in the order of the splits.
 
@@ -42,7 +42,7 @@ def run_on_ray(
         max_errors: stop if all tasks together quarantined more than this.
         splits: as the native pipeline planned them.
         workers: maximum number of concurrent tasks; as many as the cluster has room for by default.
-        on_report: called with the report of a split as JSON.
+        on_report: called with the report of a split.
 
     Returns:
         The requests of all tasks.
@@ -57,15 +57,15 @@ def run_on_ray(
 
     # As many CPUs as concurrent splits, if a cluster must be started.
     cores = workers or available_cores()
-    early: dict[int, str] = {}
+    early: dict[int, dict[str, Any]] = {}
     reported = quarantined = 0
     storage = StorageMetrics()
     with connected(cores), runner.landmarks(), closing(_outcomes(runner, splits, workers)) as outcomes:
         for index, outcome in outcomes:
-            early[index] = outcome.report()
+            early[index] = outcome.result()
             storage += outcome.storage
             # Each task only knows its own count.
-            for item in json.loads(early[index])["quarantined"]:
+            for item in early[index]["quarantined"]:
                 quarantined += 1
                 if max_errors is not None and quarantined > max_errors:
                     items = "item exceeds" if quarantined == 1 else "items exceed"
@@ -113,7 +113,7 @@ class SplitRunner:
         # Relative paths refer to the same files as on the driver; output names are derived from them.
         self._directory = os.getcwd()  # noqa: PTH109 - it is only handed to chdir
         self._landmarks: list[Landmark] = []
-        self._options: str | None = None
+        self._options: dict[str, Any] | None = None
 
     @contextmanager
     def landmarks(self) -> Iterator[None]:
@@ -140,7 +140,7 @@ class SplitRunner:
         return True
 
     @property
-    def _checkpoint(self) -> str | None:
+    def _checkpoint(self) -> dict[str, Any] | None:
         """Return the checkpoint options.
 
         They are computed once per worker process, because an index may have to be built, and its source files are checked; and again if another
@@ -150,7 +150,7 @@ class SplitRunner:
             self._options = self._plan.options()
         return self._options
 
-    def __call__(self, split: str) -> Outcome:
+    def __call__(self, split: Split) -> Outcome:
         """Run one split. An exception becomes part of the outcome, except for a request to stop."""
         from shardmill.integrations._landmark import located
 
@@ -168,8 +168,8 @@ class SplitRunner:
                     schema=self._schema,
                     results=self.results,
                 )
-                text = pipeline.run_split(split)
-                return Outcome(text=text, results=pipeline.results(), storage=storage_metrics() - before)
+                report = pipeline.run_split(split)
+                return Outcome(report=report, results=pipeline.results(), storage=storage_metrics() - before)
         except errors.StorageError as error:
             return Outcome(failure=_packed(located(error)))
         except errors.Error as error:
@@ -181,27 +181,27 @@ class SplitRunner:
             return Outcome(failure=_packed(error))
 
 
-def _has_indexes(options: str) -> bool:
-    return all(all(map(os.path.exists, paths)) for paths in json.loads(options)["indexes"].values())
+def _has_indexes(options: dict[str, Any]) -> bool:
+    return all(all(map(os.path.exists, paths)) for paths in options["indexes"].values())
 
 
 @dataclass(frozen=True)
 class Outcome:
     """The result of a split: its report and its requests, or the exception that stopped it, pickled."""
 
-    text: str = ""
+    report: dict[str, Any] = field(default_factory=dict)
     results: Sequence[str | None] = ()
     failure: bytes | None = None
     storage: StorageMetrics = field(default_factory=StorageMetrics)
 
-    def report(self) -> str:
-        """Return the report of the split, as JSON.
+    def result(self) -> dict[str, Any]:
+        """Return the report of the split.
 
         Raises:
             shardmill.Error: If the split failed.
         """
         if self.failure is None:
-            return self.text
+            return self.report
         error, note = unpacked_error(self.failure)
         if error.__cause__ is not None and note:
             error.__cause__.add_note(note)

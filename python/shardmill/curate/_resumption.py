@@ -5,7 +5,6 @@ Invariant: the output is not touched before the journal has confirmed that this 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -23,11 +22,13 @@ from shardmill._sizes import byte_count
 from shardmill._threads import available_cores
 from shardmill.curate._placement import refuse_inside_input
 from shardmill.curate._spec import native_pipeline, spec_of
+from shardmill.curate._stages import stored_options
 from shardmill.errors import CheckpointBusyError, CheckpointMismatchError, Error, FormatError, OptionError
 from shardmill.resume._checkpoint import checkpoint_of, done_paths, id_columns, is_file, state_directory
 from shardmill.storage._paths import absolute, is_remote, real, root_of
 
 if TYPE_CHECKING:
+    from shardmill._native.plan import Split
     from shardmill._native.resume import IdIndex
     from shardmill.curate._pipeline import Pipeline
     from shardmill.curate._report import Report
@@ -42,7 +43,7 @@ class CommitPlan:
     """What a worker needs to commit splits; sent to other machines.
 
     Attributes:
-        target: destination of the records, as JSON.
+        target: destination of the records.
         id_columns: columns that form an id; empty if the job tracks splits only.
         null_ids: what happens to rows without an id.
         imports: files with completed ids, written by other tools.
@@ -50,7 +51,7 @@ class CommitPlan:
         memory_bytes: memory for building an index of them.
     """
 
-    target: str
+    target: dict[str, Any]
     id_columns: tuple[str, ...] = ()
     null_ids: str = "raise"
     imports: tuple[str, ...] = ()
@@ -61,22 +62,22 @@ class CommitPlan:
     @property
     def root(self) -> str:
         """Directory of the job within the checkpoint; its name is unique."""
-        target = json.loads(self.target)
-        return target.get("places", target)["root"]
+        root: str = self.target["places"]["root"]
+        return root
 
-    def options(self) -> str:
+    def options(self) -> dict[str, Any]:
         """Return the checkpoint options for the native pipeline, with local indexes for each segment that needs them."""
         imported = self._indexes(_sources((path, "") for path in self.imports), ())
-        indexes: dict[str, list[str]] = {}
+        indexes: dict[int, list[str]] = {}
         named: tuple[str, ...] = ()
         for segment, files in sorted(self.done.items()):
             # An index used by an earlier part of the plan must not be merged into an index that holds more.
             own = self._indexes(_sources(files), named)
             named = (*named, *own)
             if imported or own:
-                indexes[str(segment)] = [*imported, *own]
+                indexes[segment] = [*imported, *own]
         ids = {"id_columns": list(self.id_columns), "null_ids": self.null_ids}
-        return json.dumps({"target": json.loads(self.target), **ids, "indexes": indexes})
+        return {"target": self.target, **ids, "indexes": indexes}
 
     def _indexes(self, sources: tuple[Source, ...], protected: tuple[str, ...]) -> tuple[str, ...]:
         return _found_indexes(sources, self.id_columns, self.memory_bytes, self.progress, protected)
@@ -145,7 +146,7 @@ class Resumption:
     """A context manager for one run.
 
     Attributes:
-        splits: the remaining splits, each as JSON.
+        splits: the remaining splits.
         schema: the schema of the job.
         results: the columns that its functions return, as far as earlier runs have decided them.
         plan: the plan for the workers.
@@ -172,11 +173,11 @@ class Resumption:
         self._imports = [*ids, *map(real, done_paths(checkpoint))]
         self._journal: native.Journal | None = None
         self._native = native_pipeline(pipeline, may_replace=False)
-        self.splits: list[str] = []
+        self.splits: list[Split] = []
         self.schema: str | None = None
         self.results: list[str] = []
         self.left_out: list[str] = []
-        self.plan = CommitPlan(target="")
+        self.plan = CommitPlan(target={})
         self.committed = 0
         self.holds_back = False
         self.load_s = 0.0
@@ -190,7 +191,7 @@ class Resumption:
             # Options that name keys or columns that the input lacks, before the journal records them. A started job has passed this check.
             with announced(PLANNING, is_shown=self._progress):
                 self._native.check_names(self._native.splits(available_cores())[0])
-        self._journal = native.Journal(json.dumps(self._options()))
+        self._journal = self._opened()
         try:
             is_begun = self._journal.published()
             # A job that has outputs continues in any mode.
@@ -221,7 +222,7 @@ class Resumption:
             # Before anything is planned: otherwise the next run would see the plan as started.
             native_pipeline.prepare([], is_resumed=False)
         new, self.left_out = journal.new_files(native_pipeline)
-        added = [json.loads(file)["path"] for file in new]
+        added = [file.path for file in new]
         if added and checkpoint.duplicate_ids == "strict":
             self._refuse_duplicates(added)
         types = self._known_id_types(done) if added and self._id_columns else None
@@ -231,7 +232,7 @@ class Resumption:
         self.results = journal.results()
         # A run that died before its first commit may have planned without emptying the directory.
         native_pipeline.prepare(self.splits, is_resumed=not self._overwrites)
-        segments = sorted({json.loads(split)["unit"]["segment"] for split in self.splits})
+        segments = sorted({split.segment for split in self.splits if split.segment is not None})
         columns = tuple(self._id_columns)
         self.plan = CommitPlan(
             target=journal.target(),
@@ -263,19 +264,19 @@ class Resumption:
             journal.release()
             try:
                 # Opening a journal settles both.
-                journal = native.Journal(json.dumps(self._options()))
+                journal = self._opened()
             except CheckpointBusyError:
                 # Another run was faster, and has settled it.
                 return
         deletes = self._checkpoint.delete_on_success and not report.quarantined and not self.holds_back
         if deletes:
             # Earlier runs may have quarantined items too.
-            deletes = json.loads(native.snapshot(self._path, verifies=False))["quarantined"] == 0
+            deletes = native.snapshot(self._path, verifies=False)["quarantined"] == 0
         if warning := journal.finish(deletes):
             _log.warning("%s", warning)
 
-    def _options(self) -> dict[str, Any]:
-        journal = {
+    def _opened(self) -> native.Journal:
+        options = {
             "path": self._path,
             "fingerprint": fingerprint(self._pipeline, self._native, self._checkpoint, self._imports),
             "inputs": [root_of(path) for path in self._pipeline.source.paths()],
@@ -283,10 +284,8 @@ class Resumption:
             "reprocesses_changed": self._checkpoint.changed_input == "reprocess",
             "knows_ids": bool(self._id_columns),
         }
-        return {
-            "journal": journal,
-            "probes_store": is_remote(self._path) and self._checkpoint.delivery == "exactly-once",
-        }
+        probes_store = is_remote(self._path) and self._checkpoint.delivery == "exactly-once"
+        return native.Journal(options, probes_store=probes_store)
 
     def _done_files(self) -> list[str]:
         """Return files with completed ids that other tools have written. Unreadable files are logged and ignored."""
@@ -309,7 +308,7 @@ class Resumption:
             ]
         return [*files, *named]
 
-    def _known_id_types(self, done: list[str]) -> tuple[str, str] | None:
+    def _known_id_types(self, done: list[str]) -> tuple[Any, str] | None:
         """Return the types of the ids of earlier runs, or of those that are done, and where they come from."""
         journal = self._journal
         assert journal is not None
@@ -444,7 +443,7 @@ def fingerprint(pipeline: Pipeline, native_pipeline: Any, checkpoint: Checkpoint
 def _stage(stage: Any, options: dict[str, Any]) -> Any:
     """Identify a stage by what it does. A function is identified by name only; use ``version`` for changes of its code."""
     if "user" not in options:
-        return options
+        return stored_options(options)
     values: dict[str, Any] = {"stage": type(stage).__qualname__}
     for name, value in vars(stage).items():
         if value is None or isinstance(value, bool | int | float | str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from os import fspath
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from shardmill._extras import pyarrow_for
 from shardmill._native import curate as native
 from shardmill.curate._sinks import sink_options
 from shardmill.curate._sources import options_of_paths, source_spec
-from shardmill.curate._stages import stage_options
+from shardmill.curate._stages import stage_options, stored_options
 from shardmill.storage._configure import configure_all
 from shardmill.storage._paths import absolute, served_path
 
@@ -54,7 +53,7 @@ def native_pipeline(
     pipeline: Pipeline,
     *,
     may_replace: bool,
-    checkpoint: str | None = None,
+    checkpoint: dict[str, Any] | None = None,
     schema: str | None = None,
     results: Sequence[str | None] = (),
 ) -> native.Pipeline:
@@ -73,7 +72,7 @@ def native_pipeline(
         spec["paths"] = [absolute(path) for path in spec["paths"]]
         spec["sink"]["path"] = absolute(spec["sink"]["path"])
     return native.Pipeline(
-        json.dumps(spec),
+        spec,
         user_stages,
         source=(pipeline.source.schema, _overrides(pipeline.source.schema_overrides)),
         sink=(pipeline.sink.schema, _overrides(pipeline.sink.schema_overrides)),
@@ -108,7 +107,7 @@ def params_of(pipeline: Pipeline, executor: str, at_once: int | None) -> dict[st
         "mode": sink["mode"],
         "checkpoint": None if pipeline.checkpoint is None else repr(pipeline.checkpoint),
         "stages": [repr(stage) for stage in pipeline.stages],
-        "stage_options": spec["stages"],
+        "stage_options": [stored_options(options) for options in spec["stages"]],
     }
 
 

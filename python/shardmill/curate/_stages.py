@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,14 @@ def stage_options(stages: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any
             options.append({"user": {"index": len(user_stages)}})
             user_stages.append(stage)
     return options, user_stages
+
+
+def stored_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a stage for JSON, which has no infinity."""
+    return {
+        kind: {name: str(value) if value in (math.inf, -math.inf) else value for name, value in values.items()}
+        for kind, values in options.items()
+    }
 
 
 def _refuse_own_verdicts(stage: Any) -> None:

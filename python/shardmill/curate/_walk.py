@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -29,9 +28,9 @@ def walk(
     found: list[Any] = []
     with Progress(total=len(files), is_shown=progress, noun="files") as bar:
 
-        def on_file(text: str) -> None:
-            found.append(result(**json.loads(text)))
+        def on_file(values: dict[str, Any]) -> None:
+            found.append(result(**values))
             bar.count(samples=found[-1].samples, size=found[-1].bytes)
 
-        check(files, json.dumps(options), thread_count(threads), on_file)
+        check(files, options, thread_count(threads), on_file)
     return found

@@ -172,7 +172,7 @@ class Dataset(ArrowRows):
         paths = [served_path(part) for part in paths]
         self._threads = checked_threads(threads)
         self._filter = None if filter is None else expression_of(filter)
-        filter_tree = None if self._filter is None else self._filter.to_json()
+        filter_tree = None if self._filter is None else self._filter.tree
         native = _native.Dataset(
             paths,
             format=format,

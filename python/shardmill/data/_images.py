@@ -292,7 +292,7 @@ class Images:
 
     @cached_property
     def _native(self) -> _native.Images:
-        return _native.Images(json.dumps(self._settings))
+        return _native.Images(self._settings)
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = {field.name: getattr(self, field.name) for field in fields(self)}

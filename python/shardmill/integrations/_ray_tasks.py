@@ -25,6 +25,7 @@ try:
 except ImportError as missing:
     raise ImportError("executor=\"ray\" needs Ray\nhint: pip install 'shardmill[ray]'") from missing
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 # Maximum delay of Ctrl-C: `ray.wait` itself checks for signals once a second.
@@ -64,7 +65,7 @@ def connected(cores: int) -> Iterator[None]:
         ray.shutdown()
 
 
-def run_splits(function: Callable[[str], T], splits: Sequence[str], workers: int | None) -> Generator[tuple[int, T]]:
+def run_splits(function: Callable[[S], T], splits: Sequence[S], workers: int | None) -> Generator[tuple[int, T]]:
     """Call ``function(split)`` in one task per split.
 
     Args:
@@ -107,15 +108,15 @@ def run_splits(function: Callable[[str], T], splits: Sequence[str], workers: int
 
 
 @ray.remote(num_cpus=1, max_retries=_MAX_RETRIES)
-def _run_split(shared: list[Any], split: str) -> Any:
+def _run_split(shared: list[Any], split: Any) -> Any:
     return _function(shared[0])(split)
 
 
 #: The function of the latest run, by its reference.
-_functions: dict[Any, Callable[[str], Any]] = {}
+_functions: dict[Any, Callable[[Any], Any]] = {}
 
 
-def _function(reference: Any) -> Callable[[str], Any]:
+def _function(reference: Any) -> Callable[[Any], Any]:
     """Return the function of a run, unpickled once per process because it may hold a model."""
     if reference not in _functions:
         _functions.clear()

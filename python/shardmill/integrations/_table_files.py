@@ -114,7 +114,7 @@ class TableFiles(Dataset):
             (file.path, file.relative, list(file.constants), list(file.deleted))
             for file in sorted(plan.files, key=lambda file: file.relative.encode())
         ]
-        filter_tree = None if filter is None else filter.to_json()
+        filter_tree = None if filter is None else filter.tree
         native = _native.Dataset.of_table(
             plan.schema,
             cast("list[_native.TableColumn]", list(plan.columns)),

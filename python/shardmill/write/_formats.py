@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from numbers import Real
@@ -89,8 +88,8 @@ def native_options(
     modified: float | None,
     page_checksums: bool = True,
     next_key: int = 0,
-) -> str:
-    """Return the format options for native code, as JSON.
+) -> dict[str, Any]:
+    """Return the format options for native code.
 
     Raises:
         ValueError: If the format does not support an option.
@@ -122,7 +121,7 @@ def native_options(
         if format == "webdataset":
             options["modified"] = _seconds(modified)
             options["first_key"] = next_key
-    return json.dumps({format: options})
+    return {format: options}
 
 
 def _seconds(modified: float | None) -> int:

@@ -8,6 +8,7 @@ mod weight;
 use crate::arrow_data::{ArrowArrays, whole_rows};
 use crate::error::PyShardmillError;
 use crate::interrupt::listening;
+use crate::plain::Plain;
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use columns::invalid;
@@ -18,21 +19,17 @@ use rows::PyRowBuffer;
 use serde::Deserialize;
 use shardmill_formats::arrayrecord::WriterOptions;
 use shardmill_formats::json::Dialect;
-use shardmill_formats::mds::{Columns, HashAlgorithm, Hasher, ShardOptions};
+use shardmill_formats::mds::{Columns, HashAlgorithm, ShardOptions};
 use shardmill_formats::table::type_name;
 use shardmill_formats::tar::MemberStamp;
-use shardmill_storage::{Error as StorageError, Replace, Unpublished, remove_stale_staging, store_of};
+use shardmill_storage::{Replace, remove_stale_staging, store_of};
 use shardmill_write::{Format, Gather, RowDigest, Shards, ShardsOptions, Target};
 use std::collections::{HashMap, HashSet};
-use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{name_of, with_value};
 
 /// Column name for rows that are passed as an array without a name.
 const COLUMN: &str = "record";
-
-/// Size of the pieces in which a file is read to be hashed; each of them is a request to a store.
-const HASHED_BYTES: u64 = 8 << 20;
 
 /// Options of a format beyond the columns, as sent by Python.
 #[derive(Deserialize)]
@@ -50,13 +47,13 @@ struct PyWriter(Mutex<Shards>);
 
 #[pymethods]
 impl PyWriter {
-    /// Shards of a directory are named after `prefix`; for a single file it is `None`. `options` is JSON.
+    /// Shards of a directory are named after `prefix`; for a single file it is `None`.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are those of the Python class")]
     #[pyo3(signature = (path, *, options, columns, schema, prefix, size_limit, replaces, threads, first_number=0))]
     fn new(
         path: String,
-        options: &str,
+        options: Plain<FormatOptions>,
         columns: Option<Vec<String>>,
         schema: Option<PySchema>,
         prefix: Option<String>,
@@ -65,7 +62,7 @@ impl PyWriter {
         threads: usize,
         first_number: u64,
     ) -> PyResult<Self> {
-        let format = format_of(serde_json::from_str(options).map_err(refused)?, schema)?;
+        let format = format_of(options.0, schema)?;
         let (target, name_prefix) = match prefix {
             Some(prefix) => (Target::Directory { path, size_limit }, prefix),
             None => (Target::File(path), String::new()),
@@ -131,11 +128,9 @@ fn format_of(options: FormatOptions, schema: Option<PySchema>) -> PyResult<Forma
             Format::Parquet { compression, omits_checksums: !page_checksums, schema: schema.map(PySchema::into_inner) }
         }
         FormatOptions::Jsonl { compression } => Format::Jsonl { compression: compression.parse().map_err(refused)? },
-        FormatOptions::WebDataset { compression, modified, first_key } => Format::WebDataset {
-            compression: compression.parse().map_err(refused)?,
-            first_key,
-            stamp: MemberStamp { mode: 0o444, owner: "bigdata".to_owned(), modified },
-        },
+        FormatOptions::WebDataset { compression, modified, first_key } => {
+            Format::WebDataset { compression: compression.parse().map_err(refused)?, first_key, stamp: MemberStamp::of_webdataset(modified) }
+        }
         FormatOptions::Mds { columns, size_limit, compression, hashes } => {
             let hashes: Vec<&str> = hashes.iter().map(String::as_str).collect();
             let columns = columns.map(|columns| Columns::new(columns.iter().map(|(name, encoding)| (name.as_str(), encoding.as_str()))));
@@ -206,24 +201,7 @@ fn file_hashes(py: Python<'_>, path: &str, algorithms: Vec<String>) -> PyResult<
         .iter()
         .map(|name| HashAlgorithm::parse(name).ok_or_else(|| refused(format!("hashes names {name:?}, which does not exist"))))
         .collect::<PyResult<Vec<_>>>()?;
-    if algorithms.is_empty() {
-        return Ok(Vec::new());
-    }
-    let digests = || -> shardmill_storage::Result<Vec<String>> {
-        let file = store_of(path)?.open(path)?;
-        let mut hashers: Vec<Hasher> = algorithms.into_iter().map(Hasher::new).collect();
-        let mut buffer = Vec::new();
-        let mut offset = 0;
-        while offset < file.size() {
-            let len = (file.size() - offset).min(HASHED_BYTES);
-            buffer.resize(usize::try_from(len).unwrap_or_default(), 0);
-            file.read_at(offset, &mut buffer)?;
-            hashers.iter_mut().for_each(|hasher| hasher.update(&buffer));
-            offset += len;
-        }
-        Ok(hashers.into_iter().map(Hasher::hex).collect())
-    };
-    Ok(listening(py, digests)?.map_err(PyShardmillError::from)?)
+    Ok(listening(py, || shardmill_write::file_hashes(path, &algorithms))?.map_err(PyShardmillError::from)?)
 }
 
 /// Approximate size of a Python object in memory.
@@ -236,12 +214,7 @@ fn approximate_size(value: &Bound<'_, PyAny>) -> usize {
 #[pyfunction]
 fn publish_bytes(py: Python<'_>, path: &str, content: &[u8], replaces: bool) -> PyResult<()> {
     let replace = if replaces { Replace::Atomically } else { Replace::Never };
-    let publish = || {
-        let mut staged = store_of(path)?.stage(path, &Unpublished::default())?;
-        staged.write_all(content).map_err(|source| StorageError::Write { path: path.to_owned(), source })?;
-        staged.publish(replace)
-    };
-    Ok(listening(py, publish)?.map_err(PyShardmillError::from)?)
+    Ok(listening(py, || store_of(path)?.publish(path, content, replace))?.map_err(PyShardmillError::from)?)
 }
 
 /// Removes leftovers of killed writers in a directory.

@@ -127,7 +127,7 @@ def test_file_that_vanished_after_listing_is_a_quarantined_shard(tmp_path: Path,
     native = native_pipeline(pipeline, may_replace=False)
     (split,), _ = native.splits(1)
     gone.unlink()
-    report = json.loads(native.run_split(split))
+    report = native.run_split(split)
     assert [(Path(item["path"]).name, item["is_shard"]) for item in report["quarantined"]] == [("b.tar", True)]
     assert report["output"]["rows"] == 3
 

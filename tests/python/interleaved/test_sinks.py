@@ -48,7 +48,7 @@ def test_native_pipeline_refuses_an_empty_path(tmp_path: Path) -> None:
     spec, _ = spec_of(Pipeline(source=from_tar(tmp_path), sink=ParquetSink(tmp_path / "out")))
     spec["sink"]["path"] = ""
     with pytest.raises(sm.OptionError, match="`path` of a sink must be a directory, not ``"):
-        native.Pipeline(json.dumps(spec), [])
+        native.Pipeline(spec, [])
 
 
 @pytest.mark.parametrize("sink", SINKS)

@@ -49,6 +49,14 @@ pub struct MemberStamp {
     pub modified: u64,
 }
 
+impl MemberStamp {
+    /// As the library `webdataset` writes it.
+    #[must_use]
+    pub fn of_webdataset(modified: u64) -> Self {
+        Self { mode: 0o444, owner: "bigdata".to_owned(), modified }
+    }
+}
+
 /// Header blocks of members with one stamp; each header is a copy with name, size and checksum filled in.
 #[derive(Debug, Clone)]
 pub struct StampedHeaders {

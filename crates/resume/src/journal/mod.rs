@@ -41,14 +41,16 @@ pub use places::Places;
 pub use plan::{PlannedSplit, Segment};
 pub use record::{OutputRecord, UnitRecord};
 pub use repair::{Repair, Repaired, repair};
-pub use snapshot::{Problem, Snapshot};
+pub use snapshot::{Problem, Snapshot, Summary};
 
 use crate::{Error, Result};
+use arrow_schema::{Schema, SchemaRef};
 use job::Job;
 use journal_store::JournalStore;
 use lease::Lease;
 use plan::{Amended, Changed, Looks};
 use record::from_line;
+use shardmill_plan::schema::{schema_of_text, schema_text};
 use shardmill_plan::{InputFile, Split};
 use shardmill_storage::Disk;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -198,23 +200,18 @@ impl Journal {
         }
     }
 
-    /// The schema of the splits that were planned last, as text.
-    #[must_use]
-    pub fn schema(&self) -> Option<&str> {
-        self.segments.iter().rev().find_map(|segment| segment.schema.as_deref())
-    }
-
     /// Plans splits of new files, of which there may be none, and remaining splits again if other parts of the plan were committed since. `schema` is
-    /// that of the job, as text.
+    /// that of the job.
     ///
     /// # Errors
     /// When the plan cannot be saved.
-    pub fn extend(&mut self, splits: &[Split], schema: Option<String>) -> Result<()> {
+    pub fn extend(&mut self, splits: &[Split], schema: Option<&Schema>) -> Result<()> {
         let amended = std::mem::take(&mut self.amended);
         let mut segments = if self.knows_ids { self.looks().planned_again() } else { Vec::new() };
         if !splits.is_empty() || !amended.is_empty() {
             let mut splits = splits.to_vec();
             splits.iter_mut().for_each(|split| self.places.store_files(&mut split.files));
+            let schema = schema.map(schema_text);
             segments.push(Segment { schema, ..plan::new_segment(&splits, self.looks().processed(), amended) });
         }
         if segments.is_empty() {
@@ -227,6 +224,23 @@ impl Journal {
             self.segments.push(segment);
         }
         Ok(())
+    }
+
+    /// What new files must agree with: the schema of the job, or, before anything is committed, the
+    /// files that are planned already, whose types may still change with theirs.
+    ///
+    /// # Errors
+    /// For a schema that another version has written.
+    pub fn agreed_types(&self, has_new: bool) -> Result<(Option<SchemaRef>, Vec<InputFile>)> {
+        if has_new && self.committed() == 0 && self.published() == 0 {
+            let mut files: Vec<InputFile> = self.pending().into_iter().flat_map(|split| split.files).collect();
+            // Parts of a file are planned one after another.
+            files.dedup_by(|part, before| part.path == before.path);
+            return Ok((None, files));
+        }
+        let last = self.segments.iter().rev().find_map(|segment| segment.schema.as_deref());
+        let schema = last.map(|text| schema_of_text(text).map(Arc::new)).transpose();
+        Ok((schema.map_err(|source| Error::Arrow { source })?, Vec::new()))
     }
 
     /// The remaining splits, in planning order.

@@ -13,6 +13,7 @@ use super::recover::{self, save_pack};
 use super::snapshot::{NO_RECORD, Problem, problems_of};
 use super::{LEASE_AGE, agreed_results, job, plan};
 use crate::{Error, Result};
+use serde::Serialize;
 use shardmill_plan::InputFile;
 use shardmill_storage::Disk;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -38,7 +39,7 @@ impl fmt::Debug for Repair<'_> {
 }
 
 /// The problems found and the splits reopened.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Repaired {
     pub problems: Vec<Problem>,
     /// Splits that the next run does again.

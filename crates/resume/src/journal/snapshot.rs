@@ -6,6 +6,7 @@ use super::record::{OutputRecord, UnitRecord};
 use super::recover::Recovered;
 use super::{Fingerprint, Holder, JournalOptions, LEASE_AGE, Places, job, layout, lease, recover};
 use crate::Result;
+use serde::Serialize;
 use shardmill_storage::Disk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,11 +31,34 @@ pub struct Snapshot {
 }
 
 /// A file that does not match its record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     pub path: String,
     pub unit: String,
     pub problem: String,
+}
+
+/// The content of a checkpoint in numbers.
+#[derive(Debug, Serialize)]
+pub struct Summary<'a> {
+    pub path: &'a str,
+    pub job: &'a str,
+    pub output: &'a str,
+    pub fingerprint: &'a Fingerprint,
+    pub holder: Option<String>,
+    pub splits: usize,
+    pub committed_splits: usize,
+    pub open_splits: usize,
+    pub segments: usize,
+    pub rows_in: u64,
+    pub rows_done_before: u64,
+    pub rows_out: u64,
+    pub quarantined: u64,
+    pub ids: u64,
+    pub output_files: u64,
+    pub output_bytes: u64,
+    pub warnings: &'a [String],
+    pub problems: Vec<Problem>,
 }
 
 impl Snapshot {
@@ -89,6 +113,33 @@ impl Snapshot {
     #[must_use]
     pub fn planned(&self) -> usize {
         plan::count(&self.segments)
+    }
+
+    /// Sums over all records. `problems` are those of [`Snapshot::verify`].
+    #[must_use]
+    pub fn summary(&self, problems: Vec<Problem>) -> Summary<'_> {
+        let sum = |count: fn(&UnitRecord) -> u64| self.records.values().map(count).sum::<u64>();
+        let open_splits = self.open_units();
+        Summary {
+            path: &self.options.path,
+            job: &self.job,
+            output: &self.places.output,
+            fingerprint: &self.fingerprint,
+            holder: self.holder.as_ref().map(ToString::to_string),
+            splits: self.planned(),
+            committed_splits: self.records.len() - open_splits,
+            open_splits,
+            segments: self.segments.len(),
+            rows_in: sum(|record| record.rows_in),
+            rows_done_before: sum(|record| record.rows_done),
+            rows_out: sum(|record| record.rows_out),
+            quarantined: sum(|record| record.quarantined),
+            ids: sum(|record| record.ids.as_ref().map_or(0, |ids| ids.rows)),
+            output_files: sum(|record| record.outputs.len() as u64),
+            output_bytes: sum(|record| record.outputs.iter().map(|output| output.bytes).sum()),
+            warnings: &self.warnings,
+            problems,
+        }
     }
 
     /// Compares each file of each record with the disk. Damaged and missing records are problems too.

@@ -4,6 +4,7 @@ use super::simulation::{Crash, SimulatedDisk};
 use super::{CHECKPOINT, FILES, OUT, assert_exact, commit, inputs, natures, options, run};
 use crate::Result;
 use crate::journal::{Committer, Journal, Outcome, Snapshot};
+use arrow_schema::{DataType, Field, Schema};
 use shardmill_plan::{InputFile, Split};
 use shardmill_storage::Disk;
 use std::sync::Arc;
@@ -36,6 +37,25 @@ fn compared(journal: &Journal) -> Vec<(String, usize)> {
 
 fn sizes(expected: &[(&str, usize)]) -> Vec<(String, usize)> {
     expected.iter().map(|(path, count)| ((*path).to_owned(), *count)).collect()
+}
+
+#[test]
+fn new_files_may_change_the_types_of_planned_ones_until_a_split_is_committed() {
+    let disk = SimulatedDisk::new(natures()[1]).process();
+    let journal = planned(&disk, &inputs(2)).unwrap();
+    let agreed = |has_new| journal.agreed_types(has_new).map(|(schema, files)| (schema, files.len())).unwrap();
+    assert_eq!(agreed(true), (None, 2));
+    assert_eq!(agreed(false), (None, 0), "the planned files are not asked again");
+    assert_eq!(commit_file(&disk, &journal, "x"), Outcome::Committed);
+    drop(journal);
+    let schema = Schema::new(vec![Field::new("text", DataType::Utf8, true)]);
+    let mut journal = planned(&disk, &inputs(2)).unwrap();
+    let new = journal.discover(&inputs(3)).unwrap();
+    journal.extend(&[Split::new(0, new)], Some(&schema)).unwrap();
+    assert_eq!(journal.agreed_types(true).unwrap(), (Some(Arc::new(schema)), Vec::new()));
+    let snapshot = Snapshot::read(CHECKPOINT, Arc::new(disk.process())).unwrap();
+    let summary = snapshot.summary(Vec::new());
+    assert_eq!((summary.splits, summary.committed_splits, summary.open_splits), (3, 1, 0));
 }
 
 #[test]
