@@ -164,8 +164,8 @@ def test_first_result_decides_the_columns_of_all_files(
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ([1, "x"], "column `v` is string, and was int64"),
-        ([1, 0.5], "column `v`: 0.5 of type double cannot be converted exactly to int64"),
+        ([1, "x"], "column `v` is string, and was int64: x of type string cannot be converted exactly to int64"),
+        ([1, 0.5], "column `v` is double, and was int64: 0.5 of type double cannot be converted exactly to int64"),
     ],
 )
 def test_later_result_of_another_type_stops_the_job_however_it_is_split(

@@ -8,7 +8,7 @@ use crate::chunk::Lineage;
 use crate::locate::{Locator, Shared};
 use crate::materialize::OnMaterializeError;
 use crate::report::SplitReport;
-use crate::results::{ResultSchemas, Results, Turn};
+use crate::results::{Agree, ResultSchemas, Turn};
 use crate::schema::{JobSchema, RESCUED, SchemaChoice, is_reserved};
 use crate::sink::{Digits, Mode, Publishing, Sink, SinkOptions, prepare_output};
 use crate::source::heads_schema::{HeadsOf, SampleLimits};
@@ -18,7 +18,7 @@ use crate::source::parquet_schema::SchemaOf;
 use crate::source::webdataset::read_webdataset;
 use crate::source::{ErrorBudget, SplitContext, split_sources};
 use crate::spec::{SourceOptions, Spec};
-use crate::stage::{Stage, StageContext, first_filters};
+use crate::stage::{Stage, StageContext, first_filters, results_of};
 use crate::tables::{self, Agreed, IdPolicy, TableInput, TableJob, TableOptions, TablePlan, check_stages};
 use crate::{Error, Result};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
@@ -300,7 +300,9 @@ impl Pipeline {
     /// # Errors
     /// Under the policy `error`, when a stage raises, when the disk is full, and when cancelled. No file of the failed batch is then visible.
     fn run_split(&self, split: &Split, place: usize, slots: &CoreSlots, shared: &Shared, cancel: &Cancel) -> Result<SplitReport> {
-        let turn = self.result_schemas().turn(place, slots, self.checkpoint.as_ref(), cancel)?;
+        let agree = self.checkpoint.as_ref().map(|checkpoint| |function: usize, schema: &Schema| checkpoint.agree_on_result(function, schema));
+        let agree = agree.as_ref().map(|agree| agree as &Agree<'_>);
+        let turn = self.result_schemas().turn(place, slots, agree, cancel)?;
         let report = match &self.spec.source {
             SourceOptions::Table(options) => self.run_table_split(split, options, &turn, cancel)?,
             SourceOptions::WebDataset(_) | SourceOptions::Parquet(_) => self.run_document_split(split, &turn, shared, cancel)?,
@@ -341,7 +343,7 @@ impl Pipeline {
                     crate::materialize::apply_policy(&mut chunk, OnMaterializeError::Raise, report)?;
                 }
                 context.cancel.check()?;
-                let results = Results::of(turn, &self.stages, index, &self.choices.sink);
+                let results = results_of(&self.stages, index, turn, &self.choices.sink);
                 stage.apply(index + 1, &mut chunk, &mut stage_context, &results, report)?;
             }
             let known = report.quarantined.len();

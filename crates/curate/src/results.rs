@@ -3,17 +3,15 @@
 //! The invariant: the first call in the first split that yields a row decides, whichever thread is
 //! faster. The splits of a run are in the order of the plan.
 
-use crate::checkpoint::Checkpointing;
 use crate::report::SplitReport;
 use crate::schema::SchemaChoice;
-use crate::stage::Stage;
 use crate::table::in_schema;
 use crate::{Error, Result};
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, FieldRef, Schema, SchemaRef};
 use shardmill_engine::{Cancel, CoreSlot, CoreSlots, Error as EngineError};
-use shardmill_formats::table::column_type_name;
-use shardmill_plan::schema::{widened, with_wide_keys};
+use shardmill_formats::table::{arrow_message, column_type_name};
+use shardmill_plan::schema::with_wide_keys;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,6 +19,10 @@ use std::time::Duration;
 
 /// How often a waiting thread checks whether its run was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(50);
+
+/// Records the columns of the results of a function for later runs and for other workers, unless one of
+/// them was faster; returns the recorded ones.
+pub(crate) type Agree<'a> = dyn Fn(usize, &Schema) -> Result<SchemaRef> + 'a;
 
 /// Shared by the splits of a run.
 #[derive(Debug, Default)]
@@ -58,9 +60,9 @@ impl ResultSchemas {
     ///
     /// # Errors
     /// When the run is cancelled.
-    pub fn turn<'a>(&'a self, place: usize, slots: &'a CoreSlots, checkpoint: Option<&'a Checkpointing>, cancel: &'a Cancel) -> Result<Turn<'a>> {
+    pub(crate) fn turn<'a>(&'a self, place: usize, slots: &'a CoreSlots, agree: Option<&'a Agree<'a>>, cancel: &'a Cancel) -> Result<Turn<'a>> {
         let slot = RefCell::new(Some(slots.acquire(cancel)?));
-        Ok(Turn { schemas: self, place, slots, slot, checkpoint, cancel, has_ended: false })
+        Ok(Turn { schemas: self, place, slots, slot, agree, cancel, has_ended: false })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -69,13 +71,12 @@ impl ResultSchemas {
 }
 
 /// A split of a run, which has a core while it does not wait. Without [`Turn::end`] it has failed.
-#[derive(Debug)]
 pub struct Turn<'a> {
     schemas: &'a ResultSchemas,
     place: usize,
     slots: &'a CoreSlots,
     slot: RefCell<Option<CoreSlot>>,
-    checkpoint: Option<&'a Checkpointing>,
+    agree: Option<&'a Agree<'a>>,
     cancel: &'a Cancel,
     has_ended: bool,
 }
@@ -113,7 +114,7 @@ impl Turn<'_> {
         let Some(decided) = state.decided.get_mut(function) else { return Ok(Some(Arc::clone(first))) };
         if decided.is_none() && is_first {
             check(first)?;
-            let agreed = self.checkpoint.map(|checkpoint| checkpoint.agree_on_result(function, first)).transpose()?;
+            let agreed = self.agree.map(|agree| agree(function, first)).transpose()?;
             *decided = Some(agreed.unwrap_or_else(|| Arc::clone(first)));
             self.schemas.changed.notify_all();
         }
@@ -148,7 +149,7 @@ impl Drop for Turn<'_> {
 }
 
 /// A function of a split, and how its results get the columns of the job.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Results<'a> {
     pub turn: &'a Turn<'a>,
     /// The number of the function among those of the job.
@@ -158,15 +159,7 @@ pub(crate) struct Results<'a> {
     pub stage: &'a str,
 }
 
-impl<'a> Results<'a> {
-    /// Of the function at `index` of `stages`.
-    pub(crate) fn of(turn: &'a Turn<'a>, stages: &'a [Stage], index: usize, choice: &'a SchemaChoice) -> Self {
-        let functions = |stages: &[Stage]| stages.iter().filter(|stage| matches!(stage, Stage::Table(_))).count();
-        let function = functions(stages.get(..index).unwrap_or_default());
-        let stage = stages.get(index).map_or("", Stage::name);
-        Self { turn, function, choice: (function + 1 == functions(stages)).then_some(choice), stage }
-    }
-
+impl Results<'_> {
     /// The columns of all results: those of the first one, and what the user declares. The function was
     /// given rows with the columns `given`.
     ///
@@ -196,23 +189,21 @@ impl<'a> Results<'a> {
     /// # Errors
     /// [`Error::StageSchema`].
     pub(crate) fn converted(&self, rows: &RecordBatch, schema: &SchemaRef, path: &str) -> Result<RecordBatch> {
-        let is_declared = |name: &str| self.choice.is_some_and(|choice| choice.schema.is_some() || choice.declares(name));
-        let problem = |(column, own): (&ArrayRef, &FieldRef)| {
-            if is_declared(own.name()) {
-                return None;
-            }
-            let Ok(field) = schema.field_with_name(own.name()) else {
-                return Some(format!("column `{}` ({}) is new", own.name(), column_type_name(own)));
-            };
-            let fits = column.logical_null_count() == column.len() || widened(own.data_type(), field.data_type()).is_some();
-            (!fits).then(|| format!("column `{}` is {}, and was {}", own.name(), column_type_name(own), column_type_name(field)))
-        };
+        let is_fixed = self.choice.is_some_and(|choice| choice.schema.is_some());
         let unfit = |problem| Error::StageSchema { stage: self.stage.to_owned(), path: path.to_owned(), problem };
-        if let Some(problem) = rows.columns().iter().zip(rows.schema_ref().fields()).find_map(problem) {
-            return Err(unfit(problem));
+        let mut fields = rows.schema_ref().fields().iter();
+        if let Some(field) = fields.find(|field| !is_fixed && schema.index_of(field.name()).is_err()) {
+            return Err(unfit(format!("column `{}` ({}) is new", field.name(), column_type_name(field))));
         }
         in_schema(rows, schema).map_err(|error| match error {
-            Error::Cast { column, source: ArrowError::CastError(problem), .. } => unfit(format!("column `{column}`: {problem}")),
+            Error::Cast { column, data_type, source } => {
+                let own = rows.schema_ref().field_with_name(&column).map(column_type_name).unwrap_or_default();
+                let reason = match source {
+                    ArrowError::CastError(reason) => reason,
+                    other => arrow_message(&other),
+                };
+                unfit(format!("column `{column}` is {own}, and was {data_type}: {reason}"))
+            }
             other => unfit(other.to_string()),
         })
     }

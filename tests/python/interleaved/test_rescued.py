@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import shardmill as sm
 from shard_builders import RESCUED, Outcome, curate, document, from_parquet, from_tar, image, write_parquet, write_tar
-from shardmill.curate import Filter, Map, ParquetSink, Pipeline, WebDatasetSink
+from shardmill.curate import Filter, Map, ParquetSink, Pipeline, SampleKeys, WebDatasetSink
 
 PNG = image("PNG")
 
@@ -193,7 +193,7 @@ def test_large_job_decides_by_the_first_documents_of_distant_shards(tmp_path: Pa
         late |= {3: {"c": "odd"}, 4: {"new": [1.50]}, 65: {"named": 2}}.get(number, {})
         samples = [{"texts": [text], "c": number, "id": f"{number}"}, late]
         write_tar(tmp_path / "in" / f"{number:02}.tar", [(f"{at}.json", sample) for at, sample in enumerate(samples)])
-    source = from_tar(tmp_path / "in", sample_id_field="id")
+    source = from_tar(tmp_path / "in", keys=SampleKeys(sample_id_field="id"))
     named = Filter(sm.col("named").is_null() | (sm.col("named") == 2))
     outcome = curate(source, [named], to=out(), workers=2)
     types = {name: dict(outcome.report.params["schema"])[name] for name in ("c", "named")}

@@ -13,7 +13,8 @@ use crate::Result;
 use crate::chunk::{Chunk, Modality, Row};
 use crate::locate::Locator;
 use crate::report::SplitReport;
-use crate::results::Results;
+use crate::results::{Results, Turn};
+use crate::schema::SchemaChoice;
 use filter::Filter;
 use headers::{AspectRatioFilter, SizeFilter};
 use image_to_text::ImageToTextRatioFilter;
@@ -42,6 +43,14 @@ pub(crate) fn first_filters(stages: &[Stage]) -> impl Iterator<Item = &Expressio
         Stage::Filter(filter) => Some(&filter.expression),
         _ => None,
     })
+}
+
+/// How the results of the function at `index` of `stages` get the columns of the job.
+pub(crate) fn results_of<'a>(stages: &'a [Stage], index: usize, turn: &'a Turn<'a>, choice: &'a SchemaChoice) -> Results<'a> {
+    let functions = |stages: &[Stage]| stages.iter().filter(|stage| matches!(stage, Stage::Table(_))).count();
+    let function = functions(stages.get(..index).unwrap_or_default());
+    let stage = stages.get(index).map_or("", Stage::name);
+    Results { turn, function, choice: (function + 1 == functions(stages)).then_some(choice), stage }
 }
 
 /// State shared by the stages of one split.

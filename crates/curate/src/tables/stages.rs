@@ -6,8 +6,8 @@
 use super::{SINK_STAGE, TableJob};
 use crate::report::SplitReport;
 use crate::results::Results;
-use crate::stage::Stage;
 use crate::stage::user::TableMap;
+use crate::stage::{Stage, results_of};
 use crate::table::in_schema;
 use crate::{Error, Result};
 use arrow_array::{BooleanArray, RecordBatch};
@@ -66,7 +66,7 @@ impl<'a> Chain<'a> {
             let work = match stage {
                 Stage::Filter(filter) => Work::Filter(&filter.expression),
                 Stage::Table(map) => {
-                    let results = Results::of(job.turn, job.stages, index, choice);
+                    let results = results_of(job.stages, index, job.turn, choice);
                     let chunk_bytes = job.chunk_bytes;
                     Work::Map(Box::new(MapStep { map: &**map, chunk_bytes, waiting: None, paths: Vec::new(), results, schema: None }))
                 }
