@@ -79,7 +79,7 @@ def run_on_ray(
     return storage
 
 
-def _outcomes(runner: SplitRunner, splits: list[str], workers: int | None) -> Generator[tuple[int, Outcome]]:
+def _outcomes(runner: SplitRunner, splits: list[Split], workers: int | None) -> Generator[tuple[int, Outcome]]:
     """Yield the index of a split and its outcome. Splits run alone until the first rows of all functions have decided their columns."""
     from shardmill.integrations._ray_tasks import run_splits
 
