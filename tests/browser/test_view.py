@@ -128,7 +128,7 @@ def test_pixels_of_four_epochs_are_displayed_and_a_form_shows_later_ones(driver,
         captions = "return [...document.querySelectorAll('[data-row=\"0\"] figcaption')].map((one) => one.textContent)"
         # The caption of an image gets its size once it is loaded.
         window.until(
-            "return [...document.querySelectorAll('figcaption')].every((one) => one.textContent.includes('×'))"
+            "return [...document.querySelectorAll('[data-row=\"0\"] figcaption')].every((one) => one.textContent.includes('×'))"
         )
         assert window.run(captions) == [f"96 × 96 · epoch {epoch}" for epoch in range(4)]
         screenshot(window, "pixels")
