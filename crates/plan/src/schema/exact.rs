@@ -153,8 +153,9 @@ fn may_round(from: &DataType, to: &DataType) -> bool {
         (DataType::Dictionary(..), DataType::Dictionary(..)) => false,
         _ if from.is_integer() && to.is_integer() => false,
         _ if from.is_floating() && to.is_floating() => from.primitive_width() > to.primitive_width(),
-        _ if is_text(from) && is_text(to) => false,
-        // Only a user declares some of them, such as a string for numbers.
+        // A text that is not a value of the other type becomes null.
+        _ if is_text(from) || is_text(to) => false,
+        // Only a user declares some of them, such as a boolean for numbers.
         _ => can_cast_types(to, from),
     }
 }
@@ -189,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn declared_type_takes_a_value_only_if_it_can_be_given_back() {
+    fn declared_type_takes_only_values_that_it_can_hold() {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(7)]));
-        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("1"), None, Some("07")]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("1"), None, Some("x")]));
         assert_eq!(exactly(&numbers, &DataType::Utf8).unwrap().as_string::<i32>().value(2), "7");
         for (array, to) in [(&numbers, DataType::Boolean), (&texts, Int64)] {
             let misfit = exactly(array, &to).unwrap_err();
