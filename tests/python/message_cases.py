@@ -412,6 +412,11 @@ CASES: dict[str, Callable[[], Any]] = {
     "result with a new column": lambda: job(returning([1], None)),
     "result without a type": lambda: job(returning([None], [1])),
     "declared type that is too small": lambda: job(source=TableSource("in", schema_overrides={"x": pa.bool_()})),
+    "overrides that are a list": lambda: TableSource("in", schema_overrides=["x"]),
+    "overrides of an unknown type": lambda: job(source=TableSource("in", schema_overrides={"x": "number"})),
+    "null in a column without nulls": lambda: job(
+        sink=ParquetSink("exact", schema=pa.schema([pa.field("new", pa.int8(), nullable=False)]))
+    ),
     "declared id column": lambda: job(
         source=TableSource("in", schema_overrides={"x": pa.string()}), checkpoint={"path": "ids", "id_column": "x"}
     ),

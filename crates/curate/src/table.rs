@@ -34,9 +34,16 @@ pub fn cast_checked(name: &str, array: &ArrayRef, to: &DataType) -> Result<Array
 /// # Errors
 /// [`Error::Cast`].
 pub(crate) fn in_schema(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let column = |field: &FieldRef| match rows.column_by_name(field.name()) {
-        Some(column) => cast_checked(field.name(), column, field.data_type()),
-        None => Ok(new_null_array(field.data_type(), rows.num_rows())),
+    let column = |field: &FieldRef| {
+        let column = match rows.column_by_name(field.name()) {
+            Some(column) => cast_checked(field.name(), column, field.data_type())?,
+            None => new_null_array(field.data_type(), rows.num_rows()),
+        };
+        if !field.is_nullable() && column.logical_null_count() > 0 {
+            let source = ArrowError::CastError("a value is null, and the schema says that none is".to_owned());
+            return Err(Error::Cast { column: field.name().clone(), data_type: type_name(field.data_type()), source });
+        }
+        Ok(column)
     };
     let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
     batch_of(Arc::clone(schema), columns, rows.num_rows()).map_err(Error::unfit("table", "its schema"))

@@ -53,6 +53,8 @@ class Sink:
         if not isinstance(self.path, str | PathLike) or not fspath(self.path):
             raise OptionError(f"the path of a sink must be a directory, not {self.path!r}")
         checked_schema("schema", self.schema)
+        if not isinstance(self.schema_overrides, dict):
+            checked_schema("schema_overrides", self.schema_overrides)
         refuse_keys([fspath(self.path)])
         if self.mode == "append":
             raise AppendModeError(

@@ -66,6 +66,8 @@ class Source:
     def __post_init__(self) -> None:
         keep_iterated(self)
         checked_schema("schema", self.schema)
+        if not isinstance(self.schema_overrides, dict):
+            checked_schema("schema_overrides", self.schema_overrides)
         refuse_keys([*self._given_paths(), *path_list(self.allowed_roots)])
         if self.schema is not None and self.schema_overrides is not None:
             warn_caller("`schema` fixes all columns; `schema_overrides` has no effect")

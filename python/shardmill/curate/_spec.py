@@ -11,6 +11,7 @@ from shardmill._native import curate as native
 from shardmill.curate._sinks import sink_options
 from shardmill.curate._sources import options_of_paths, source_spec
 from shardmill.curate._stages import stage_options, stored_options
+from shardmill.errors import OptionError
 from shardmill.storage._configure import configure_all
 from shardmill.storage._paths import absolute, served_path
 
@@ -115,4 +116,11 @@ def _overrides(overrides: Any) -> Any:
     """Convert a dict of names and types to a schema."""
     if not isinstance(overrides, dict):
         return overrides
-    return pyarrow_for("schema_overrides as a dict").schema(list(overrides.items()))
+    arrow = pyarrow_for("schema_overrides as a dict")
+    try:
+        return arrow.schema(list(overrides.items()))
+    except (TypeError, ValueError) as error:
+        raise OptionError(
+            f"schema_overrides must have a type for each column: {error}"
+            "\nhint: write schema_overrides={'x': pyarrow.int64()}"
+        ) from error

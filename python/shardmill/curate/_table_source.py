@@ -73,6 +73,8 @@ class TableSource(Source):
     def __post_init__(self) -> None:
         keep_iterated(self)
         checked_schema("schema", self.schema)
+        if not isinstance(self.schema_overrides, dict):
+            checked_schema("schema_overrides", self.schema_overrides)
         checked_text(self.text)
         if self.format is not None and not isinstance(self.format, str):
             raise OptionError(f"format must be the name of a format, such as 'parquet', not {self.format!r}")
