@@ -7,9 +7,10 @@ use crate::follower::{Follower, Outcome};
 use crate::weight::{rows_within, weight};
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, NullArray, RecordBatch};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_array::{Array, ArrayRef, NullArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use arrow_select::concat::{concat, concat_batches};
+use arrow_select::take::take_record_batch;
 use shardmill_formats::parquet::{EncodedRowGroup, ParquetCompression, ParquetWriter, ParquetWriterOptions, RowGroupEncoders, RowGroupFile};
 use std::collections::HashSet;
 use std::io::Write;
@@ -20,6 +21,10 @@ use std::sync::Arc;
 const ROW_GROUP_BYTES: u64 = 8 << 20;
 /// The same where the number of rows is given.
 const MAX_ROW_GROUP_BYTES: u64 = 64 << 20;
+/// Bytes that waiting rows hold at most for each of theirs.
+const MAX_HELD: u64 = 4;
+/// Batches that wait at most; a batch of few rows needs more memory than its rows.
+const MAX_PARTS: usize = 1024;
 
 #[derive(Debug, Clone, Default)]
 pub struct ParquetFileOptions {
@@ -98,6 +103,7 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
     /// # Errors
     /// As [`ParquetFile::write`].
     pub fn write_units(&mut self, rows: &RecordBatch, unit_end: impl Fn(usize) -> usize) -> Result<()> {
+        self.compact()?;
         let mut start = 0;
         while start < rows.num_rows() {
             let end = unit_end(start + self.fitting(rows, start)).min(rows.num_rows());
@@ -110,6 +116,18 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
             if self.is_full() {
                 self.end_row_group()?;
             }
+        }
+        Ok(())
+    }
+
+    /// Rows that wait for others hold the buffers of their batches, of which they may be a small part.
+    fn compact(&mut self) -> Result<()> {
+        let Some(last) = self.group.last_mut() else { return Ok(()) };
+        if last.get_array_memory_size() as u64 > MAX_HELD * weight(last) {
+            *last = copied(last)?;
+        }
+        if self.group.len() >= MAX_PARTS {
+            self.group = vec![joined(&self.group)?];
         }
         Ok(())
     }
@@ -136,16 +154,14 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
     pub fn end_row_group(&mut self) -> Result<()> {
         let group = std::mem::take(&mut self.group);
         (self.group_rows, self.group_bytes) = (0, 0);
-        let Some(first) = group.first() else { return Ok(()) };
+        if group.is_empty() {
+            return Ok(());
+        }
         let (encoders, sink) = self.opened(&group)?;
         let mut encoder = encoders.next_row_group()?;
-        let schema = first.schema();
-        // Pages end where a call of the encoder does.
         let encode = move || {
-            match group.as_slice() {
-                [only] => encoder.write(only)?,
-                several => encoder.write(&concat_batches(&schema, several).map_err(|source| Error::Columns { source })?)?,
-            }
+            // Pages end where a call of the encoder does.
+            encoder.write(&joined(&group)?)?;
             drop(group);
             Ok(encoder.finish()?)
         };
@@ -228,6 +244,33 @@ impl<W: Write + Send + 'static, R: Send + 'static> ParquetFile<W, R> {
     }
 }
 
+/// One batch of all rows.
+fn joined(batches: &[RecordBatch]) -> Result<RecordBatch> {
+    match batches {
+        [only] => Ok(only.clone()),
+        several => {
+            let schema = several.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
+            concat_batches(&schema, several).map_err(|source| Error::Columns { source })
+        }
+    }
+}
+
+/// The same rows in buffers of their own.
+fn copied(rows: &RecordBatch) -> Result<RecordBatch> {
+    let all = UInt64Array::from_iter_values(0..rows.num_rows() as u64);
+    let copied = take_record_batch(rows, &all).map_err(|source| Error::Columns { source })?;
+    let compact = |column: &ArrayRef| -> ArrayRef {
+        match column.data_type() {
+            DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+            DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+            _ => Arc::clone(column),
+        }
+    };
+    let columns = copied.columns().iter().map(compact).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(rows.schema(), columns, &options).map_err(|source| Error::Columns { source })
+}
+
 /// Rows that show whether values repeat.
 const SAMPLED_ROWS: usize = 8 << 10;
 
@@ -275,7 +318,7 @@ fn hardly_repeats(sample: &ArrayRef) -> bool {
 mod tests {
     use super::*;
     use arrow_array::{Int64Array, StringArray};
-    use arrow_schema::{Field, Schema};
+    use arrow_schema::Field;
     use proptest::prelude::*;
 
     fn rows(count: usize, text_len: usize) -> RecordBatch {
@@ -293,6 +336,19 @@ mod tests {
             start = start.max(end);
         }
         file.finish().unwrap()
+    }
+
+    #[test]
+    fn waiting_rows_do_not_hold_the_batches_that_they_were_cut_from() {
+        let options = ParquetFileOptions::default();
+        let schema = rows(1, 1).schema();
+        let mut file = ParquetFile::new("a.parquet", Vec::new(), schema, options, |file, _, _| Ok(file));
+        for _ in 0..3000 {
+            file.write(&rows(1000, 20).slice(500, 1)).unwrap();
+        }
+        let held: usize = file.group.iter().map(RecordBatch::get_array_memory_size).sum();
+        assert!(file.group.len() < MAX_PARTS && held < 2 << 20, "{held} bytes in {} batches", file.group.len());
+        assert_eq!(file.group.iter().map(RecordBatch::num_rows).sum::<usize>(), 3000);
     }
 
     proptest! {
