@@ -274,6 +274,7 @@ impl Pipeline {
     /// # Errors
     /// When no thread can be started.
     pub fn run(self: &Arc<Self>, splits: Vec<Split>, workers: usize, cancel: &Cancel) -> Result<Run<Result<SplitReport>>> {
+        self.result_schemas().begin();
         let slots = CoreSlots::new(workers);
         let pipeline = Arc::clone(self);
         let stop = cancel.clone();

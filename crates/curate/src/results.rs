@@ -9,16 +9,12 @@ use crate::table::in_schema;
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, FieldRef, Schema, SchemaRef};
-use shardmill_engine::{Cancel, CoreSlot, CoreSlots, Error as EngineError};
+use shardmill_engine::{CANCEL_POLL, Cancel, CoreSlot, CoreSlots, Error as EngineError};
 use shardmill_formats::table::{arrow_message, column_type_name};
 use shardmill_plan::schema::with_wide_keys;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-/// How often a waiting thread checks whether its run was cancelled.
-const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// Records the columns of the results of a function for later runs and for other workers, unless one of
 /// them was faster; returns the recorded ones.
@@ -49,6 +45,12 @@ impl ResultSchemas {
     pub fn new(functions: usize, decided: &[SchemaRef]) -> Self {
         let decided = (0..functions).map(|number| decided.get(number).cloned()).collect();
         Self { state: Mutex::new(State { decided, ..State::default() }), changed: Condvar::new() }
+    }
+
+    /// Begins a run, whose splits have not begun.
+    pub(crate) fn begin(&self) {
+        let mut state = self.lock();
+        *state = State { decided: std::mem::take(&mut state.decided), ..State::default() };
     }
 
     /// `None` for a function that has not returned a row yet.
@@ -245,6 +247,16 @@ mod tests {
         second.end();
         first.end();
         assert_eq!(third.decide(0, &schema(DataType::Utf8), |_| Ok(())).unwrap(), schema(DataType::Utf8));
+    }
+
+    #[test]
+    fn first_split_of_a_second_run_decides_what_the_first_run_did_not() {
+        let (schemas, slots, cancel) = (ResultSchemas::new(1, &[]), CoreSlots::new(1), Cancel::default());
+        let turn = |place| schemas.turn(place, &slots, None, &cancel).unwrap();
+        turn(0).end();
+        drop(turn(1));
+        schemas.begin();
+        assert_eq!(turn(0).decide(0, &schema(DataType::Utf8), |_| Ok(())).unwrap(), schema(DataType::Utf8));
     }
 
     #[test]

@@ -20,5 +20,5 @@ pub use error::{Error, Result};
 pub use ordered::{Poll, STOP_PATIENCE};
 pub use pool::Pool;
 pub use run::{Run, run_in_order, run_until_error};
-pub use slots::{CoreSlot, CoreSlots};
+pub use slots::{CANCEL_POLL, CoreSlot, CoreSlots};
 pub use stream::{Stream, stream_in_order};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How often a waiting thread checks whether its run was cancelled.
-const CANCEL_POLL: Duration = Duration::from_millis(50);
+pub const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// As many slots as cores may be busy.
 #[derive(Debug, Clone)]
