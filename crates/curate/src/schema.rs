@@ -139,23 +139,25 @@ impl SchemaChoice {
         self.schema.is_some() || self.overrides.is_some()
     }
 
+    /// The columns of `schema` with the types that the user declares.
+    pub(crate) fn retyped(&self, schema: &SchemaRef) -> SchemaRef {
+        let Some(overrides) = &self.overrides else { return Arc::clone(schema) };
+        let field = |field: &FieldRef| Arc::clone(overrides.fields().find(field.name()).map_or(field, |(_, declared)| declared));
+        Arc::new(Schema::new_with_metadata(schema.fields().iter().map(field).collect::<Vec<_>>(), schema.metadata().clone()))
+    }
+
     #[must_use]
     pub fn apply(&self, inferred: &SchemaRef) -> SchemaRef {
         match (&self.schema, &self.overrides) {
             (Some(schema), _) => Arc::clone(schema),
             (None, None) => Arc::clone(inferred),
             (None, Some(overrides)) => {
-                let mut fields: Vec<FieldRef> = inferred
-                    .fields()
-                    .iter()
-                    .map(|field| overrides.fields().iter().find(|other| other.name() == field.name()).unwrap_or(field))
-                    .map(Arc::clone)
-                    .collect();
+                let mut fields: Vec<FieldRef> = self.retyped(inferred).fields().iter().cloned().collect();
                 let new = overrides.fields().iter().filter(|field| inferred.field_with_name(field.name()).is_err());
                 let is_last = |field: &FieldRef| field.name() == RESCUED;
                 let end = fields.len() - usize::from(fields.last().is_some_and(is_last));
                 fields.splice(end..end, new.map(Arc::clone));
-                Arc::new(Schema::new(fields))
+                Arc::new(Schema::new_with_metadata(fields, inferred.metadata().clone()))
             }
         }
     }

@@ -34,6 +34,9 @@ pub fn cast_checked(name: &str, array: &ArrayRef, to: &DataType) -> Result<Array
 /// # Errors
 /// [`Error::Cast`].
 pub(crate) fn in_schema(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if rows.schema_ref().fields() == schema.fields() {
+        return batch_of(Arc::clone(schema), rows.columns().to_vec(), rows.num_rows()).map_err(Error::unfit("table", "its schema"));
+    }
     let column = |field: &FieldRef| {
         let column = match rows.column_by_name(field.name()) {
             Some(column) => cast_checked(field.name(), column, field.data_type())?,

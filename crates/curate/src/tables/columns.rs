@@ -7,7 +7,7 @@ use crate::stage::{Stage, first_filters};
 use crate::table::batch_of;
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
-use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
+use arrow_schema::{Field, Schema, SchemaRef};
 use shardmill_load::TableReader;
 use shardmill_plan::Predicate;
 use shardmill_plan::schema::{Departure, FileColumns, departure};
@@ -46,13 +46,6 @@ pub(super) fn filtered<'a>(options: &'a TableOptions, stages: &'a [Stage]) -> im
 pub(super) fn selected(schema: &Schema, is_read: impl Fn(&str) -> bool) -> SchemaRef {
     let fields = schema.fields().iter().filter(|field| is_read(field.name())).cloned();
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
-}
-
-/// The columns of a file with the types that the user has declared.
-pub(super) fn retyped(schema: SchemaRef, overrides: Option<&SchemaRef>) -> SchemaRef {
-    let Some(overrides) = overrides else { return schema };
-    let field = |field: &FieldRef| overrides.fields().find(field.name()).map_or_else(|| Arc::clone(field), |(_, declared)| Arc::clone(declared));
-    Arc::new(Schema::new_with_metadata(schema.fields().iter().map(field).collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
 /// Checks that a file fits the schema on which the job has agreed.

@@ -4,7 +4,7 @@
 //! same splits.
 
 use super::TableOptions;
-use super::columns::{check_fits, filtered, read_roots, retyped, selected};
+use super::columns::{check_fits, filtered, read_roots, selected};
 use crate::Result;
 use crate::input_files::InputFiles;
 use crate::schema::SchemaChoice;
@@ -109,17 +109,16 @@ impl TableInput<'_> {
     fn agree(&self, tables: &[Arc<dyn TableFile>], agreed: Option<SchemaRef>) -> Result<SchemaRef> {
         let roots = read_roots(self.options, &self.ids.columns, self.stages);
         let is_read = |name: &str| roots.as_ref().is_none_or(|roots| roots.contains(name));
-        let overrides = self.choice.overrides.as_ref();
         let read = |table: &Arc<dyn TableFile>| {
             let schema = table.declared_schema();
-            retyped(if roots.is_some() { selected(schema, is_read) } else { Arc::clone(schema) }, overrides)
+            self.choice.retyped(&if roots.is_some() { selected(schema, is_read) } else { Arc::clone(schema) })
         };
         let schemas: Vec<SchemaRef> = tables.iter().map(read).collect();
         let files = tables.iter().zip(&schemas).map(|(table, schema)| FileColumns { path: table.path(), schema, table: Some(table.as_ref()) });
         let Some(agreed) = agreed else {
             let unified = unify(&files.collect::<Vec<_>>())?;
             // Declared columns that only files have that are added later.
-            let declared = overrides.map(|overrides| selected(overrides, is_read));
+            let declared = self.choice.overrides.as_ref().map(|overrides| selected(overrides, is_read));
             return Ok(SchemaChoice { schema: None, overrides: declared }.apply(&unified));
         };
         for file in files {

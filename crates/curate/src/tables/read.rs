@@ -2,7 +2,7 @@
 //!
 //! The invariant: a column other than an id is read for a block only if one of its rows has to be processed, and then for such rows only.
 
-use super::columns::{Layout, check_fits, retyped, selected};
+use super::columns::{Layout, check_fits, selected};
 use super::ids::{IdPolicy, Place};
 use super::{SOURCE_STAGE, TableJob};
 use crate::checkpoint::DONE;
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
             Some(_) => selected(declared, |name| agreed.index_of(name).is_ok()),
             None => Arc::clone(declared),
         };
-        let schema = retyped(schema, job.choices.source.overrides.as_ref());
+        let schema = job.choices.source.retyped(&schema);
         check_fits(agreed, &FileColumns { schema: &schema, ..FileColumns::of(file.table.as_ref()) })?;
         let source = Source::new(file, layout, job)?;
         for run in runs {

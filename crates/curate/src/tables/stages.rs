@@ -3,7 +3,7 @@
 //! The invariant: each call of a function receives exactly the requested number of rows, except the last call of a split and if memory does not
 //! suffice.
 
-use super::{SINK_STAGE, TableJob};
+use super::TableJob;
 use crate::report::SplitReport;
 use crate::results::Results;
 use crate::stage::user::TableMap;
@@ -22,6 +22,8 @@ pub(super) type Out<'a> = dyn FnMut(RecordBatch, &mut SplitReport) -> Result<()>
 
 pub(super) struct Chain<'a> {
     steps: Vec<Step<'a>>,
+    /// What the user declares for the output, if no function decides its columns.
+    columns: Option<SchemaRef>,
 }
 
 struct Step<'a> {
@@ -34,8 +36,6 @@ struct Step<'a> {
 enum Work<'a> {
     Filter(&'a Expression),
     Map(Box<MapStep<'a>>),
-    /// Where no function decides the columns of the output.
-    Columns(SchemaRef),
 }
 
 struct MapStep<'a> {
@@ -75,24 +75,24 @@ impl<'a> Chain<'a> {
             };
             Some(Step { index: index + 1, name: name_of(stage), work })
         };
-        let mut steps: Vec<Step<'_>> = job.stages.iter().enumerate().filter_map(step).collect();
-        if !steps.iter().any(|step| matches!(step.work, Work::Map(_))) && choice.is_made() {
-            let target = choice.apply_counted(delivered, report);
-            steps.push(Step { index: job.stages.len() + 1, name: SINK_STAGE, work: Work::Columns(target) });
-        }
-        Self { steps }
+        let steps: Vec<Step<'_>> = job.stages.iter().enumerate().filter_map(step).collect();
+        let has_functions = steps.iter().any(|step| matches!(step.work, Work::Map(_)));
+        let columns = (!has_functions && choice.is_made()).then(|| choice.apply_counted(delivered, report));
+        Self { steps, columns }
     }
 
     /// Creates the entries of all stages, so that a split without rows has them too.
     pub(super) fn announce(&self, report: &mut SplitReport) {
-        for step in self.steps.iter().filter(|step| !matches!(step.work, Work::Columns(_))) {
+        for step in &self.steps {
             report.stage(step.index, step.name);
         }
     }
 
     /// Passes rows of the file at `path` through all stages.
     pub(super) fn push(&mut self, rows: RecordBatch, path: &str, report: &mut SplitReport, out: &mut Out<'_>) -> Result<()> {
-        push(&mut self.steps, rows, path, report, out)
+        let Some(columns) = &self.columns else { return push(&mut self.steps, rows, path, report, out) };
+        let failed = |source| Error::File { path: path.to_owned(), source: Box::new(source) };
+        push(&mut self.steps, rows, path, report, &mut |rows, report| out(in_schema(&rows, columns).map_err(failed)?, report))
     }
 
     /// Passes on the rows that still wait for a full call.
@@ -130,11 +130,7 @@ impl Step<'_> {
                 report.drop_rows("filter expression", (rows_in - kept.num_rows()) as u64);
                 results.push(kept);
             }
-            (Work::Columns(target), Some(rows)) => {
-                let converted = in_schema(&rows, target).map_err(|source| Error::File { path: path.to_owned(), source: Box::new(source) })?;
-                return Ok(vec![converted]);
-            }
-            (Work::Filter(_) | Work::Columns(_), None) => {}
+            (Work::Filter(_), None) => {}
             (Work::Map(map), rows) => {
                 for rows in map.calls(rows, path)? {
                     (rows_in, bytes) = (rows_in + rows.num_rows(), bytes + rows.get_array_memory_size());
