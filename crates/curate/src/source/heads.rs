@@ -1,6 +1,6 @@
 //! The JSON of the documents of a shard, read before the job runs.
 //!
-//! An uncompressed shard is read no further than the visitor wants, unless it depends on another member
+//! An uncompressed shard is read no further than the caller wants, unless it depends on another member
 //! whether a member is a document, or the shard is damaged.
 
 use crate::Result;
@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 
 const SNIFF_LEN: u64 = 16;
 
-/// What a visitor sees of a shard.
+/// What is shown of a shard.
 pub(super) enum Seen<'a> {
     /// The JSON of a document, and its size in the shard.
     Document(&'a Map<String, Value>, u64),
@@ -25,17 +25,17 @@ pub(super) enum Seen<'a> {
     Others(usize),
 }
 
-/// Shows the documents of a shard to `visit` until it breaks. What cannot be read is passed over; the run
+/// Shows the documents of a shard to `see` until it breaks. What cannot be read is passed over; the run
 /// quarantines it. The state starts anew if the shard is read a second time.
 ///
 /// # Errors
 /// For a shard that cannot be read, and cancellation.
-pub(super) fn visit_heads<S: Clone>(
+pub(super) fn read_heads<S: Clone>(
     path: &str,
     options: &WebDatasetOptions,
     cancel: &Cancel,
     state: &mut S,
-    visit: impl Fn(&mut S, &Seen<'_>) -> ControlFlow<()>,
+    see: impl Fn(&mut S, &Seen<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
     let object = whole_if_small(store_of(path)?.open(path)?)?;
     let mut window = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn visit_heads<S: Clone>(
             window.clear();
             append_range(&*object, &range, &mut window)?;
             let seen = match walk.push(&window) {
-                Ok(Some(Entry::File(member))) => visit_member(&*object, &member, options, |seen| visit(state, seen)),
+                Ok(Some(Entry::File(member))) => show_member(&*object, &member, options, |seen| see(state, seen)),
                 Ok(Some(Entry::Link(_))) | Err(_) => None,
                 Ok(_) => Some(ControlFlow::Continue(())),
             };
@@ -67,7 +67,7 @@ pub(super) fn visit_heads<S: Clone>(
     let archive = Archive::open_with(path, options.ignore_zeros, options.limit())?;
     let documents = options.keys.documents(&archive, options.limit());
     let others = archive.members.len() - documents.len();
-    let mut seen = visit(state, &Seen::Others(others));
+    let mut seen = see(state, &Seen::Others(others));
     for member in documents.into_iter().filter_map(|index| archive.members.get(index)) {
         cancel.check()?;
         if seen.is_break() {
@@ -75,7 +75,7 @@ pub(super) fn visit_heads<S: Clone>(
         }
         let json = object_of(&*archive.object, member, options.limit());
         if let Some(json) = json.ok().filter(|json| archive.damage.is_none() || !has_lost_image(&archive, member, json, options)) {
-            seen = visit(state, &Seen::Document(&json, member.size));
+            seen = see(state, &Seen::Document(&json, member.size));
         }
     }
     Ok(())
@@ -94,16 +94,16 @@ fn has_lost_image(archive: &Archive, member: &Member, json: &Map<String, Value>,
 
 /// `None` if the member alone does not decide whether it is a document: `X.Y.json` without lists is one only
 /// if there is no `X.json`.
-fn visit_member(
+fn show_member(
     object: &dyn RangeRead,
     member: &Member,
     options: &WebDatasetOptions,
-    visit: impl FnOnce(&Seen<'_>) -> ControlFlow<()>,
+    see: impl FnOnce(&Seen<'_>) -> ControlFlow<()>,
 ) -> Option<ControlFlow<()>> {
-    let Some(stem) = options.keys.stem_of(member) else { return Some(visit(&Seen::Others(1))) };
+    let Some(stem) = options.keys.stem_of(member) else { return Some(see(&Seen::Others(1))) };
     let Ok(json) = object_of(object, member, options.limit()) else { return Some(ControlFlow::Continue(())) };
     if stem.rsplit('/').next().is_some_and(|file| file.contains('.')) && !options.keys.has_lists(&json) {
         return None;
     }
-    Some(visit(&Seen::Document(&json, member.size)))
+    Some(see(&Seen::Document(&json, member.size)))
 }

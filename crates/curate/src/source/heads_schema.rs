@@ -5,7 +5,7 @@
 //! take part; the run quarantines them.
 
 use super::columns::Columns;
-use super::heads::{Seen, visit_heads};
+use super::heads::{Seen, read_heads};
 use super::keys::list_at;
 use super::webdataset_options::WebDatasetOptions;
 use crate::Result;
@@ -130,8 +130,8 @@ impl Shards<'_> {
             let mut state = R::State::default();
             if let Some(path) = numbers.get(number).and_then(|shard| paths.get(*shard)).filter(|_| reading.starts()) {
                 // What cannot be read is quarantined by the run.
-                let _damage = visit_heads(path, &options, &cancel, &mut state, |state, seen| match seen {
-                    Seen::Document(json, bytes) => reading.visit(state, json, *bytes),
+                let _damage = read_heads(path, &options, &cancel, &mut state, |state, seen| match seen {
+                    Seen::Document(json, bytes) => reading.see(state, json, *bytes),
                     Seen::Others(_) => ControlFlow::Continue(()),
                 });
             }
@@ -154,7 +154,7 @@ trait Reading: Send + Sync + 'static {
     }
 
     /// Sees a document, whose JSON has this many bytes, and breaks after the last one of a shard.
-    fn visit(&self, state: &mut Self::State, json: &Map<String, Value>, bytes: u64) -> ControlFlow<()>;
+    fn see(&self, state: &mut Self::State, json: &Map<String, Value>, bytes: u64) -> ControlFlow<()>;
 
     fn end(&self, _state: &Self::State) {}
 }
@@ -174,7 +174,7 @@ impl Reading for Whole {
         self.read.load(Ordering::Relaxed) <= self.limit
     }
 
-    fn visit(&self, heads: &mut Heads, json: &Map<String, Value>, bytes: u64) -> ControlFlow<()> {
+    fn see(&self, heads: &mut Heads, json: &Map<String, Value>, bytes: u64) -> ControlFlow<()> {
         heads.bytes += bytes;
         if self.read.load(Ordering::Relaxed) + heads.bytes > self.limit {
             return ControlFlow::Break(());
@@ -197,7 +197,7 @@ struct First {
 impl Reading for First {
     type State = Heads;
 
-    fn visit(&self, heads: &mut Heads, json: &Map<String, Value>, bytes: u64) -> ControlFlow<()> {
+    fn see(&self, heads: &mut Heads, json: &Map<String, Value>, bytes: u64) -> ControlFlow<()> {
         if heads.bytes > 0 && heads.bytes + bytes > self.limit {
             return ControlFlow::Break(());
         }
@@ -216,7 +216,7 @@ struct Search {
 impl Reading for Search {
     type State = Columns;
 
-    fn visit(&self, found: &mut Columns, json: &Map<String, Value>, _bytes: u64) -> ControlFlow<()> {
+    fn see(&self, found: &mut Columns, json: &Map<String, Value>, _bytes: u64) -> ControlFlow<()> {
         let missing: Vec<&String> = self.keys.iter().filter(|key| !found.is_typed(key)).collect();
         observe(json, &self.options, |key, value| {
             if missing.iter().any(|missing| *missing == key) {

@@ -3,7 +3,7 @@
 //! The invariant: a job whose options name a key that no sample has does not start, because its output would silently lack the values of the key.
 
 use crate::report::SplitReport;
-use crate::source::heads::{Seen, visit_heads};
+use crate::source::heads::{Seen, read_heads};
 use crate::source::keys::SampleKeys;
 use crate::source::webdataset_options::WebDatasetOptions;
 use crate::{Error, Result};
@@ -167,7 +167,7 @@ pub fn check_keys<'a>(files: impl Iterator<Item = &'a InputFile>, options: &WebD
     for file in files {
         cancel.check()?;
         // Damage is quarantined by the run.
-        let _damage = visit_heads(&file.path, options, cancel, &mut named, |named, seen| {
+        let _damage = read_heads(&file.path, options, cancel, &mut named, |named, seen| {
             match seen {
                 Seen::Document(object, _) => named.observe(object),
                 Seen::Others(members) => named.pass(*members),
