@@ -16,6 +16,7 @@ mod dealt;
 mod delivered;
 mod gather;
 mod metrics;
+mod progress;
 mod render;
 mod superbatches;
 #[cfg(test)]
@@ -23,8 +24,9 @@ mod tests;
 
 pub use audit::{Audit, AuditIds, expected as expected_audit};
 pub use bad_rows::{BadRow, BadRowPolicy, OnBadRows};
+use metrics::Metrics;
 pub use metrics::{Activity, MetricsReport, Stage, Stages};
-use metrics::{Metrics, Start};
+pub use progress::Progress;
 pub use superbatches::BatchRows;
 
 use crate::images::HostMemory;
@@ -38,13 +40,14 @@ use bad_rows::{BadRows, Salvage};
 use blocks::Blocks;
 use cores::Cores;
 use dealt::Dealt;
+use progress::Places;
 use shardmill_engine::{Cancel, Poll, Stream, stream_in_order};
 use shardmill_plan::order::{RowOrder, Steps};
 use shardmill_plan::packing::PackPlan;
 use std::collections::{HashMap, VecDeque};
 use std::iter::{once, repeat};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use superbatches::{Planner, SuperbatchPlan, row_bytes};
 
 /// Size of superbatches assembled from ranges: large compared to the cost of a superbatch, small compared to the memory of a machine.
@@ -246,53 +249,6 @@ impl<T: Send + 'static> Pass<T> {
     pub fn progress(&self) -> Progress {
         let (blocks, metrics, places) = (Arc::clone(&self.blocks), Arc::clone(&self.metrics), self.places.clone());
         Progress { blocks, metrics, places, process: std::process::id() }
-    }
-}
-
-/// The progress of a pass.
-#[derive(Debug, Clone)]
-pub struct Progress {
-    blocks: Arc<Blocks>,
-    metrics: Arc<Metrics>,
-    places: Places,
-    process: u32,
-}
-
-impl Progress {
-    #[must_use]
-    pub fn report(&self) -> MetricsReport {
-        // A forked child has none of the threads of the pass, and one of them may have held the lock.
-        let is_running = self.process == std::process::id();
-        let (superbatches_ahead, bytes_ahead) = if is_running { self.blocks.ahead() } else { (0, 0) };
-        MetricsReport { superbatches_ahead, bytes_ahead, bytes_limit: self.blocks.limit(), ..self.metrics.report() }
-    }
-
-    /// Current activities of the threads, the longest first.
-    #[must_use]
-    pub fn activities(&self) -> Vec<Activity> {
-        let now = Instant::now();
-        let of_start = |(stage, scheduled, begun): Start| Activity {
-            stage,
-            block: scheduled.and_then(|scheduled| self.places.of(scheduled)),
-            duration: now - begun,
-        };
-        self.metrics.activities().into_iter().map(of_start).collect()
-    }
-}
-
-/// Where the blocks of a pass are stored.
-#[derive(Debug, Clone)]
-struct Places {
-    dataset: Arc<Dataset>,
-    rows: Arc<RowSet>,
-    order: Arc<RowOrder>,
-}
-
-impl Places {
-    /// Path and number of a scheduled block.
-    fn of(&self, scheduled: usize) -> Option<(String, usize)> {
-        let place = self.rows.blocks().get(self.order.block(scheduled)?)?.place;
-        Some((self.dataset.files().get(place.file)?.path.clone(), place.block))
     }
 }
 
