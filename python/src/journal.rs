@@ -5,7 +5,6 @@ use crate::error::{PyShardmillError, PyShardmillResult};
 use crate::interrupt::{answered, interruptible, listening};
 use crate::plain::Plain;
 use crate::plan::{PyInputFile, PySplit};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use shardmill_curate::Agreed;
 use shardmill_plan::InputFile;
@@ -107,9 +106,7 @@ impl PyJournal {
 
     /// The id types that the job has agreed on; `None` before the first file was read.
     fn id_types(&self, py: Python<'_>) -> PyResult<Option<Plain<IdSchema>>> {
-        let text = answered(py, || self.with(|journal| journal.agreed("id_types")))?;
-        let types = text.map(|text| serde_json::from_str(&text).map(Plain)).transpose();
-        types.map_err(|error| PyValueError::new_err(error.to_string()))
+        Ok(answered(py, || self.with(|journal| journal.id_types()))?.map(Plain))
     }
 
     /// The columns of the results of functions that the job has agreed on.

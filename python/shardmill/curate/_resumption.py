@@ -217,21 +217,21 @@ class Resumption:
         for warning in journal.warnings():
             _log.warning("%s", warning)
         self.committed = journal.committed()
-        checkpoint, native_pipeline = self._checkpoint, self._native
+        checkpoint = self._checkpoint
         if self._pipeline.sink.mode == "error" and not journal.is_resumed() and _exists(self._output):
             # Before anything is planned: otherwise the next run would see the plan as started.
-            native_pipeline.prepare([], is_resumed=False)
-        new, self.left_out = journal.new_files(native_pipeline)
+            self._native.prepare([], is_resumed=False)
+        new, self.left_out = journal.new_files(self._native)
         added = [file.path for file in new]
         if added and checkpoint.duplicate_ids == "strict":
             self._refuse_duplicates(added)
         types = self._known_id_types(done) if added and self._id_columns else None
         with announced(PLANNING, is_shown=self._progress):
-            self.splits = journal.plan(native_pipeline, new, types, available_cores())
-        self.schema = native_pipeline.schema()
+            self.splits = journal.plan(self._native, new, types, available_cores())
+        self.schema = self._native.schema()
         self.results = journal.results()
         # A run that died before its first commit may have planned without emptying the directory.
-        native_pipeline.prepare(self.splits, is_resumed=not self._overwrites)
+        self._native.prepare(self.splits, is_resumed=not self._overwrites)
         segments = sorted({split.segment for split in self.splits if split.segment is not None})
         columns = tuple(self._id_columns)
         self.plan = CommitPlan(
@@ -419,14 +419,14 @@ def _holds(path: str, columns: list[str], *, is_named: bool) -> bool:
 _DECLARED = [(part, name) for part in ("source", "sink") for name in ("schema", "schema_overrides")]
 
 
-def fingerprint(pipeline: Pipeline, native_pipeline: Any, checkpoint: Checkpoint, done: list[str]) -> dict[str, Any]:
+def fingerprint(pipeline: Pipeline, planner: Any, checkpoint: Checkpoint, done: list[str]) -> dict[str, Any]:
     """Return the parts that a checkpoint must share with this job, by name; inputs and output are compared separately."""
     spec, _ = spec_of(pipeline)
     # Raising the memory limit must not make it another job.
     source = spec["source"][pipeline.source.kind]
     del source["max_decoded_bytes"]
     sink = {name: spec["sink"][name] for name in ("format", "materialize_on_write", "on_materialize_error")}
-    declared = dict(zip(_DECLARED, native_pipeline.declared(), strict=True))
+    declared = dict(zip(_DECLARED, planner.declared(), strict=True))
     for part, options in (("source", source), ("sink", sink)):
         # Checkpoints of jobs without them stay valid.
         options |= {name: columns for (of, name), columns in declared.items() if of == part and columns is not None}

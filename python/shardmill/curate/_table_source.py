@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from shardmill._option_values import checked_schema, keep_iterated, listed
-from shardmill._warnings import warn_caller
+from shardmill._option_values import listed
 from shardmill.curate._sources import Source
 from shardmill.data._dataset import Format
 from shardmill.data._text_options import TextOptions, checked_text
 from shardmill.errors import OptionError
 from shardmill.expressions import Expression, Value, expression_of
-from shardmill.storage._configure import refuse_keys
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,16 +69,10 @@ class TableSource(Source):
     text: TextOptions | None = None
 
     def __post_init__(self) -> None:
-        keep_iterated(self)
-        checked_schema("schema", self.schema)
-        if not isinstance(self.schema_overrides, dict):
-            checked_schema("schema_overrides", self.schema_overrides)
+        super().__post_init__()
         checked_text(self.text)
         if self.format is not None and not isinstance(self.format, str):
             raise OptionError(f"format must be the name of a format, such as 'parquet', not {self.format!r}")
-        refuse_keys(self._given_paths())
-        if self.schema is not None and self.schema_overrides is not None:
-            warn_caller("`schema` fixes all columns; `schema_overrides` has no effect")
         for option in ("max_batch_bytes", "allowed_roots"):
             if getattr(self, option) not in (None, ()):
                 raise OptionError(f"`{option}` is only for documents of text and images, not for a TableSource")

@@ -43,6 +43,7 @@ pub use record::{OutputRecord, UnitRecord};
 pub use repair::{Repair, Repaired, repair};
 pub use snapshot::{Problem, Snapshot, Summary};
 
+use crate::keys::IdSchema;
 use crate::{Error, Result};
 use arrow_schema::{Schema, SchemaRef};
 use job::Job;
@@ -280,13 +281,21 @@ impl Journal {
         self.store.read(&path)?.map(|content| from_line(&content).ok_or_else(|| Error::damaged(&path))).transpose()
     }
 
+    /// The id types that the job has agreed on; `None` before the first file was read.
+    ///
+    /// # Errors
+    /// As [`Journal::agreed`].
+    pub fn id_types(&self) -> Result<Option<IdSchema>> {
+        let damaged = |_other| Error::damaged(&layout::id_types(&self.places.root));
+        self.agreed("id_types")?.map(|text| serde_json::from_str(&text).map_err(damaged)).transpose()
+    }
+
     /// The columns of the results of functions that the job has agreed on, as text.
     ///
     /// # Errors
     /// As [`Journal::agreed`].
     pub fn results(&self) -> Result<Vec<String>> {
-        let count = agreed_results(&self.store, &self.places.root)?.len();
-        (0..count).filter_map(|function| self.agreed(&result_name(function)).transpose()).collect()
+        (0..).map_while(|function| self.agreed(&result_name(function)).transpose()).collect()
     }
 
     /// What workers need to commit.
