@@ -1,7 +1,8 @@
-"""The columns that a job writes: declared ones, and those that the first result of a function decides."""
+"""The files that a job writes: their columns, declared or decided by the first result of a function, and their pages."""
 
 import gzip
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,15 @@ def test_other_declared_columns_are_another_job(part: str, tmp_path: Path) -> No
         job(pa.int16())
 
 
+def test_declared_type_leaves_the_metadata_of_the_schema(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"v": [1]}).replace_schema_metadata({"owner": "a"}), tmp_path / "in" / "0.parquet")
+    given = {"schema_overrides": {"v": pa.float64()}}
+    run(TableSource(tmp_path / "in", **given), tmp_path / "out", sink=given)
+    [file] = (tmp_path / "out").glob("*.parquet")
+    assert pq.read_schema(file).metadata[b"owner"] == b"a"
+
+
 def test_declared_id_column_is_refused(tmp_path: Path) -> None:
     source = TableSource(write(tmp_path / "in", {"id": [1]}), schema_overrides={"id": STRING})
     checkpoint = {"path": str(tmp_path / "state"), "id_column": "id"}
@@ -230,12 +240,15 @@ def test_resumed_job_keeps_the_columns_of_its_first_result(executor: Any, tmp_pa
     def job(is_first: bool) -> pa.Table:
         def add(table: pa.Table) -> pa.Table:
             [row] = table["row"].to_pylist()
-            if is_first and row == 1:
+            if is_first and row > 0:
+                # The first split is committed: a job without a commit decides anew.
+                while not list((tmp_path / "out").glob("*.parquet")):
+                    time.sleep(0.01)
                 raise ValueError("stopped")
             return table.append_column("v", pa.array([0.5 if is_first else 1]))
 
-        stage = Map(add, name="add")
-        return run(source, tmp_path / "out", stage, executor=executor, checkpoint=tmp_path / "state")
+        stage, options = Map(add, name="add"), {"threads": 2} if executor == "local" else {}
+        return run(source, tmp_path / "out", stage, executor=executor, checkpoint=tmp_path / "state", **options)
 
     with pytest.raises(sm.CurateError, match="stopped"):
         job(is_first=True)
@@ -283,3 +296,30 @@ def test_first_result_decides_the_columns_of_all_documents(threads: int, count: 
             stage({"a": 0.5, "b": "x", "c": 1}),
             threads=threads,
         )
+
+
+def pages(path: Path) -> Any:
+    """The bytes of a Parquet file before its footer, and what the footer says about them."""
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    metadata = pq.read_metadata(path)
+    return content[:-footer], [metadata.row_group(number).to_dict() for number in range(metadata.num_row_groups)]
+
+
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "brotli", "lz4", "none"])
+def test_writer_and_job_write_the_same_file(tmp_path: Path, compression: str) -> None:
+    rows = 250_000
+    columns = {"id": [f"id-{row}" for row in range(rows)], "kind": ["ab"[row % 2] for row in range(rows)]}
+    lists = pa.array([[row, None] if row % 3 else None for row in range(rows)], pa.list_(pa.int64()))
+    table = pa.table(columns | {"x": pa.array(range(rows)), "lists": lists})
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=7000)
+    table = pa.table(sm.Dataset(tmp_path / "in.parquet"))
+    with sm.Writer(tmp_path / "written.parquet", compression=compression) as writer:
+        for start in range(0, rows, 4000):
+            writer.write_batch(table.slice(start, 4000))
+    sink = ParquetSink(tmp_path / "out", compression=compression)
+    Pipeline(source=TableSource(tmp_path / "in.parquet"), sink=sink).run(progress=False)
+    [job] = (tmp_path / "out").glob("*.parquet")
+    found, expected = pages(job), pages(tmp_path / "written.parquet")
+    assert found == expected
+    assert len(found[1]) > 1

@@ -480,30 +480,3 @@ def test_outputs_are_named_after_their_first_input(tmp_path):
         written = {path.name: pq.read_table(path)["x"].to_pylist() for path in (tmp_path / "out").iterdir()}
         stems = {values[0]: re.fullmatch("(.*)-[0-9a-f]{32}[.]parquet", name)[1] for name, values in written.items()}
         assert stems == dict(enumerate(expected))
-
-
-def pages(path):
-    """The bytes of a Parquet file before its footer, and what the footer says about them."""
-    content = path.read_bytes()
-    footer = int.from_bytes(content[-8:-4], "little") + 8
-    metadata = pq.read_metadata(path)
-    return content[:-footer], [metadata.row_group(number).to_dict() for number in range(metadata.num_row_groups)]
-
-
-@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "brotli", "lz4", "none"])
-def test_writer_and_job_write_the_same_file(tmp_path, compression):
-    rows = 250_000
-    columns = {"id": [f"id-{row}" for row in range(rows)], "kind": ["ab"[row % 2] for row in range(rows)]}
-    lists = pa.array([[row, None] if row % 3 else None for row in range(rows)], pa.list_(pa.int64()))
-    table = pa.table(columns | {"x": pa.array(range(rows)), "lists": lists})
-    pq.write_table(table, tmp_path / "in.parquet", row_group_size=7000)
-    table = pa.table(sm.Dataset(tmp_path / "in.parquet"))
-    with sm.Writer(tmp_path / "written.parquet", compression=compression) as writer:
-        for start in range(0, rows, 4000):
-            writer.write_batch(table.slice(start, 4000))
-    sink = ParquetSink(tmp_path / "out", compression=compression)
-    Pipeline(source=TableSource(tmp_path / "in.parquet"), sink=sink).run(progress=False)
-    [job] = (tmp_path / "out").glob("*.parquet")
-    found, expected = pages(job), pages(tmp_path / "written.parquet")
-    assert found == expected
-    assert len(found[1]) > 1
